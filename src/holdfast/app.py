@@ -524,12 +524,10 @@ class Holdfast:
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
         log, to the metrics of the app, and to these ``observers``. If the app has schedules, ``run`` fires them.
         """
-        if not isinstance(options, WorkerOptions | None):
-            raise InvalidInput("options", wanted="WorkerOptions, or its fields as keywords", got=options)
         for observer in observers:
             if not isinstance(observer, WorkerObserver):
                 raise InvalidInput("observers", wanted="objects of a subclass of WorkerObserver", got=observer)
-        worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
+        worker_options = self.worker_options(WorkerOptions.of(options, **keywords))
         jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
         if self._wants_cron(worker_options):
             from holdfast.cron.worker_thread import CronThread  # noqa: PLC0415 - many apps have no schedules

@@ -1,9 +1,14 @@
 """The columns of a run: those of the input stay as they are, beside one column for the outcome."""
 
+import time
+
+import pandas as pd
 import pytest
 
+import holdfast.errors
+import holdfast.spark
 from holdfast.errors import InvalidInput
-from holdfast.spark import run
+from holdfast.spark import run, run_queue
 from tests.spark.conftest import OPTIONS
 
 FIELDS = ["result", "attempts", "error", "reason", "state", "job_id"]
@@ -45,6 +50,20 @@ def test_the_columns_of_the_input_stay_as_they_are(spark, url):
     assert "ZeroDivisionError" in failed["error"]
 
 
+def test_names_of_columns_follow_the_case_rule_of_the_session(spark, url):
+    df = spark.sql("select id as Id, id % 2 as Customer, 0 as Holdfast from range(4)")
+    ok, _ = run(df, lambda row: row["Id"], key="ID", order_by="customer, iD", url=url, slots=1, options=OPTIONS)
+    assert ok.columns == ["Id", "Customer", "Holdfast", "holdfast_2"]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(InvalidInput, match=r"key: wanted columns of Id, Customer, Holdfast, got ID"):
+            run(df, refuse_to_run, key="ID", url=url)
+        ok, _ = run(df, lambda row: row["Id"], key="Id", url=url, slots=1, options=OPTIONS)
+        assert ok.columns == ["Id", "Customer", "Holdfast", "holdfast"]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_the_result_of_a_run_is_the_input_of_another(spark, url):
     first = run(spark.range(3), lambda row: row["id"], key="id", url=url, slots=1)
     second = run(first.ok, lambda row: int(row["holdfast"]["result"]) + 1, key="id", url=url, slots=1)
@@ -80,6 +99,52 @@ def test_the_outcome_has_another_name_or_a_column_for_each_field(spark, url):
 def test_columns_that_do_not_fit_are_refused_before_anything_runs(spark, url, select, options, message):
     with pytest.raises(InvalidInput, match=message):
         run(spark.sql(f"select {select} from range(2)"), refuse_to_run, **{"key": "id", "url": url, **options})
+
+
+class NoSpark:
+    """A frame of Spark whose use fails: for arguments that are refused before it."""
+
+    @property
+    def sparkSession(self):  # noqa: N802 - the name of Spark
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (NoSpark(), {"run": ""}, "run: wanted 1 to 128 of the characters"),
+        (NoSpark(), {"max_attempts": 0}, "max_attempts: wanted a whole number from 1 to 2147483647, got 0"),
+        (NoSpark(), {"options": {}}, r"options: wanted WorkerOptions\(...\), or None for the defaults, got {}"),
+        (pd.DataFrame({"id": [1]}), {}, "df: wanted a DataFrame of Spark.*got pandas.DataFrame"),
+    ],
+)
+def test_arguments_are_refused_before_spark_works(url, frame, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        run(frame, refuse_to_run, key="id", url=url, **options)
+
+
+def test_worker_options_that_are_none_are_refused_before_spark_starts(app):
+    with pytest.raises(InvalidInput, match="options: wanted WorkerOptions"):
+        run_queue(app, options={})
+
+
+def test_lengths_and_policies_may_be_texts(spark, url):
+    def slow(row, ctx):
+        if ctx.attempt == 1:
+            time.sleep(60)
+        return str(ctx.job.timeout), ctx.attempt
+
+    for option in ("timeout", "retry"):
+        with pytest.raises(InvalidInput, match=f"{option}.*: wanted"):
+            run(spark.range(1), slow, key="id", url=url, **{option: "often"})
+    ok, _ = run(spark.range(1), slow, key="id", url=url, timeout="200ms", retry="fixed(10ms)", slots=1, options=OPTIONS)
+    assert [row["attempts"] for row in ok.select("holdfast.attempts").collect()] == [2]
+
+
+def test_the_errors_of_run_are_in_the_package_of_run():
+    for name in ("InvalidInput", "OutcomesTrimmed", "RunError", "SparkTaskFailed", "TooManyDead"):
+        assert getattr(holdfast.spark, name) is getattr(holdfast.errors, name)
+        assert name in holdfast.spark.__all__
 
 
 def test_a_frame_without_columns_is_refused(spark, url):

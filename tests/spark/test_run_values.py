@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import json
 import math
 import random
 import string
@@ -64,6 +65,26 @@ EVERY_TYPE = {
     "variant": ('parse_json(\'{"a": [1, 2.50, "x", null]}\')', "VariantVal"),
     "variants": ("array(parse_json('1'), null)", "list"),
 }
+
+
+def test_a_handler_gets_a_column_of_times(spark, url):
+    if not hasattr(t, "TimeType"):
+        pytest.skip("this Spark has no TIME")
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        times = "time'10:11:12.123456' as at, cast(null as time) as never, array(cast('23:59' as time)) as all"
+        df = spark.sql(f"select 1 as id, {times}")
+        handler = lambda row: [repr(row[name]) for name in ("at", "never", "all")]  # noqa: E731
+        ok, dead = run(df, handler, key="id", url=url, slots=1, options=OPTIONS)
+        [row] = ok.collect()
+        assert (dead.count(), row["at"]) == (0, dt.time(10, 11, 12, 123456))
+        assert json.loads(row["holdfast"]["result"]) == [
+            "datetime.time(10, 11, 12, 123456)",
+            "None",
+            "[datetime.time(23, 59)]",
+        ]
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
 
 
 def show(value):

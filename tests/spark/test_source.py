@@ -114,6 +114,7 @@ def test_the_store_applies_the_filters_of_the_options(spark, store, url):
     both = read(spark, url, queue="q").union(read(spark, url, queue="other"))
     assert both.groupBy("queue").count().collect() == [("q", 6), ("other", 3)]
     assert read(spark, url, since=now).count() == 0
+    assert read(spark, url, since="2026-11-15", until="9999-12-31").count() == 9
 
 
 def test_every_filter_option_is_one_field_of_the_filter():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 import subprocess
 import sys
 
@@ -30,6 +31,32 @@ def test_the_names_for_type_checkers_are_the_names_at_run_time():
     }
     assert declared == holdfast._MODULE_OF
     assert {*declared, "connect", "__version__"} == set(holdfast.__all__)
+
+
+def test_a_traceback_shows_a_public_error_by_the_module_that_users_import_it_from():
+    public = {"holdfast", "holdfast.errors"}
+    errors = [value for name in holdfast.__all__ if _is_error(value := getattr(holdfast, name))]
+    assert {error.__module__ for error in errors} <= public
+    assert pickle.loads(pickle.dumps(holdfast.Unrecoverable("no customer"))).reason == "no customer"
+
+    class Gone(holdfast.Unrecoverable):
+        pass
+
+    assert Gone.__module__ == __name__
+    code = "from holdfast.worker.control import Retry, Snooze, Unrecoverable as U; print(Retry, Snooze, U)"
+    names = _output(code)
+    assert names == [
+        "<class",
+        "'holdfast.Retry'>",
+        "<class",
+        "'holdfast.Snooze'>",
+        "<class",
+        "'holdfast.Unrecoverable'>",
+    ]
+
+
+def _is_error(value):
+    return isinstance(value, type) and issubclass(value, BaseException)
 
 
 def test_an_unknown_name_is_an_attribute_error():

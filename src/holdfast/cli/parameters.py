@@ -12,12 +12,11 @@ import click
 
 from holdfast.clock import SystemClock, from_datetime, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration, retry, unique
+from holdfast.model import duration, instant, retry, unique
 from holdfast.model.lease import MIN_LEASE
 from holdfast.observability.endpoint import parse_address
 from holdfast.wire.codec import JSON
 
-INSTANT_WANTED = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
 MAX_QUOTED_BYTES = 60  # of a payload in an error message
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,8 +94,8 @@ class Instant(_TextParameter):
     name = "instant"
 
     def parse(self, text: str) -> datetime:
-        """See ``parse_instant``."""
-        return parse_instant("instant", text)
+        """See ``instant.parse``."""
+        return instant.parse("instant", text)
 
 
 class PastInstant(_TextParameter):
@@ -111,9 +110,9 @@ class PastInstant(_TextParameter):
         except InvalidInput:
             pass
         try:
-            return from_datetime(parse_instant("when", text))
+            return from_datetime(instant.parse("when", text))
         except InvalidInput as error:
-            wanted = f"{INSTANT_WANTED}, or how long ago (2h)"
+            wanted = f"{instant.WANTED_INSTANT}, or how long ago (2h)"
             raise InvalidInput("when", wanted=wanted, got=text) from error
 
 
@@ -172,16 +171,6 @@ def add_options(options: Sequence[Callable[[F], F]], command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def parse_instant(field: str, text: str) -> datetime:
-    """Return an aware datetime. A text without a time zone is refused, because its meaning is unknown."""
-    try:
-        value = datetime.fromisoformat(text)
-        bounds.instant_from(field, value)
-    except ValueError as error:
-        raise InvalidInput(field, wanted=INSTANT_WANTED, got=text) from error
-    return value
 
 
 def read_payload(text: str | None) -> object:

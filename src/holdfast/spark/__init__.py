@@ -3,6 +3,17 @@
 Only this package imports pyspark.
 """
 
+from holdfast.errors import (
+    InvalidInput,
+    OutcomesTrimmed,
+    RunError,
+    SparkTaskFailed,
+    SparkUnavailable,
+    StoreError,
+    TooManyDead,
+    Unsupported,
+)
+
 try:
     from holdfast.spark.backfill import backfill_frame
     from holdfast.spark.execution.dataframe import run
@@ -25,8 +36,16 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "History",
+    "InvalidInput",
+    "OutcomesTrimmed",
     "Progress",
     "Replay",
+    "RunError",
+    "SparkTaskFailed",
+    "SparkUnavailable",
+    "StoreError",
+    "TooManyDead",
+    "Unsupported",
     "audit_store",
     "backfill_frame",
     "compact",

@@ -6,6 +6,7 @@
 | float, double | number; ``"NaN"``, ``"Infinity"`` and ``"-Infinity"`` as text | ``float`` |
 | decimal | text with all digits | ``Decimal`` |
 | date, timestamp_ntz | text, ISO 8601 | ``date``, ``datetime`` without a time zone |
+| time | text, ISO 8601 | ``time`` |
 | timestamp | text in UTC with six digits | ``datetime`` in UTC |
 | day-time interval | text, ISO 8601 | ``timedelta`` |
 | year-month and calendar interval | text, ISO 8601 | text |
@@ -23,7 +24,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -193,6 +194,7 @@ _SCALARS_FROM_JSON: dict[str, Convert] = {  # by the name of the type: not every
     "DecimalType": Decimal,
     "BinaryType": base64.b64decode,
     "DateType": _or_text(date.fromisoformat),
+    "TimeType": time.fromisoformat,
     "TimestampType": _or_text(datetime.fromisoformat),
     "TimestampNTZType": _or_text(datetime.fromisoformat),
     "DayTimeIntervalType": _duration_from_json,

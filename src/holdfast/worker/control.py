@@ -21,6 +21,11 @@ class Control(Exception):
     A reason may be any value, for example an exception: its text is kept.
     """
 
+    def __init_subclass__(cls) -> None:
+        """Show the values of this module in tracebacks and error texts under the name by which users import them."""
+        if cls.__module__ == __name__:
+            cls.__module__ = "holdfast"
+
 
 class Retry(Control):
     """The attempt failed and is counted. Try again ``after`` this time; None uses the delay of the retry policy.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from holdfast.clock import DAY, from_timedelta
 from holdfast.errors import InvalidInput
@@ -80,6 +80,13 @@ class WorkerOptions:
             for type_ in types:
                 bounds.check_name("type", type_)
         bounds.check_text("name", self.name, empty=True)
+
+    @classmethod
+    def of(cls, options: WorkerOptions | None, **changes: Any) -> WorkerOptions:
+        """Return these options, or the defaults, with some fields changed. Raises ``InvalidInput`` for another type."""
+        if not isinstance(options, cls | None):
+            raise InvalidInput("options", wanted="WorkerOptions(...), or None for the defaults", got=options)
+        return replace(options or cls(), **changes)
 
     def _check_flags(self) -> None:
         for flag in ("until_drained", "keep_processes"):

@@ -10,7 +10,6 @@ from holdfast.cli import json_values
 from holdfast.cli.command import Command
 from holdfast.cli.commands.ledger import last_rows, why
 from holdfast.cli.output import Column
-from holdfast.cli.parameters import parse_instant
 from holdfast.cli.schedule_rows import APP_OPTION, find_row, open_app
 from holdfast.cli.schedule_times import local_time
 from holdfast.cli.session import Session, pass_session
@@ -19,7 +18,7 @@ from holdfast.cron.fire import META_FIRE, META_SCHEDULE, fire_id, fire_text
 from holdfast.cron.reports import fire_instant
 from holdfast.cron.schedule import Schedule
 from holdfast.drivers.contract import Store
-from holdfast.model import bounds, duration
+from holdfast.model import bounds, duration, instant
 from holdfast.model.ledger import LedgerRow
 
 MAX_READ_JOBS = 2_000  # of the same type, to see whether they are of this schedule
@@ -97,7 +96,7 @@ class FireFinder:
         job = self._store.get(job_id) if self._reads <= MAX_READ_JOBS else None
         if job is None or job.meta.get(META_SCHEDULE) != self._schedule.name:
             return None
-        return from_datetime(parse_instant(META_FIRE, str(job.meta.get(META_FIRE))))
+        return from_datetime(instant.parse(META_FIRE, str(job.meta.get(META_FIRE))))
 
 
 def _took(row: LedgerRow) -> str:

@@ -22,7 +22,7 @@ from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.model import bounds, duration, retry
+from holdfast.model import bounds, duration, instant, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.model.suggestion import did_you_mean
@@ -271,5 +271,5 @@ def _parse_duration(name: str, value: object) -> timedelta:
 
 def _parse_instant(name: str, value: object) -> datetime:
     if not isinstance(value, str):
-        raise InvalidInput(name, wanted=parameters.INSTANT_WANTED, got=value)
-    return parameters.parse_instant(name, value)
+        raise InvalidInput(name, wanted=instant.WANTED_INSTANT, got=value)
+    return instant.parse(name, value)

@@ -7,16 +7,15 @@ frame share, so one query would get the filters of another (see ADR 0021).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
+from holdfast.clock import from_datetime
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds
+from holdfast.model import bounds, instant
 from holdfast.model.job import State
 
 FILTER_OPTIONS: Final = ("queue", "state", "type", "domain", "name", "key", "reason", "since", "until")
-INSTANT_WANTED: Final = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
 
 
 def parse_job_filter(options: Mapping[str, str]) -> JobFilter:
@@ -52,9 +51,4 @@ def _text(options: Mapping[str, str], option: str) -> str | None:
 
 
 def _instant(options: Mapping[str, str], option: str) -> int | None:
-    if option not in options:
-        return None
-    try:
-        return bounds.instant_from(f"option {option}", datetime.fromisoformat(options[option]))
-    except ValueError as error:
-        raise InvalidInput(f"option {option}", wanted=INSTANT_WANTED, got=options[option]) from error
+    return from_datetime(instant.parse(f"option {option}", options[option])) if option in options else None

@@ -89,18 +89,31 @@ def _equal_rows() -> InvalidInput:
     return InvalidInput("key", wanted="columns that tell all rows apart", got="none, and rows that make equal jobs")
 
 
-def key_columns(field: str, key: str | Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that make the key: a list of names, one name, or several names separated by commas."""
-    if isinstance(key, str) and key not in columns:
-        key = [name for part in key.split(",") if (name := part.strip())]
+def key_columns(
+    field: str, key: str | Sequence[str], columns: Sequence[str], *, case_sensitive: bool = True
+) -> tuple[str, ...]:
+    """Return the columns that make the key: a list of names, one name, or several names separated by commas.
+
+    Without ``case_sensitive`` a name also stands for the only column that differs from it in case alone.
+    """
     if not isinstance(key, str | list | tuple):
         raise InvalidInput(field, wanted="names of columns", got=key)
-    names = (key,) if isinstance(key, str) else tuple(dict.fromkeys(key))
-    missing = [name for name in names if name not in columns]
-    if missing or not names:
+    whole = [key] if isinstance(key, str) else key
+    found = {name: _columns_named(name, columns, case_sensitive=case_sensitive) for name in whole}
+    if isinstance(key, str) and not found[key]:
+        names = [name for part in key.split(",") if (name := part.strip())]
+        found = {name: _columns_named(name, columns, case_sensitive=case_sensitive) for name in names}
+    refused = [name for name, matches in found.items() if len(matches) != 1]
+    if refused or not found:
         wanted = f"columns of {', '.join(columns) or 'a frame that has some'}"
-        raise InvalidInput(field, wanted=wanted, got=", ".join(map(str, missing)) or "nothing")
-    return names
+        raise InvalidInput(field, wanted=wanted, got=", ".join(map(str, refused)) or "nothing")
+    return tuple(dict.fromkeys(matches[0] for matches in found.values()))
+
+
+def _columns_named(name: str, columns: Sequence[str], *, case_sensitive: bool) -> list[str]:
+    if case_sensitive or name in columns or not isinstance(name, str):
+        return [name] if name in columns else []
+    return [column for column in columns if column.lower() == name.lower()]
 
 
 def column_keys(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[str]:

@@ -23,11 +23,12 @@ from holdfast.app import Holdfast
 from holdfast.clock import DAY, SystemClock
 from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
-from holdfast.model import bounds, retention
+from holdfast.model import bounds, duration, retention
 from holdfast.model.job import JobRecord
 from holdfast.model.limit_proposal import TYPE_LIMIT_FIELDS, QueueLimits, parse_rate
 from holdfast.model.queue_settings import OnExhausted
 from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import parse as parse_policy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
 from holdfast.spark.compat import describe
@@ -81,8 +82,8 @@ def run(
     store: str | None = None,
     run: str | None = None,
     max_attempts: int | None = None,
-    timeout: timedelta | None = None,
-    retry: RetryPolicy | None = None,
+    timeout: timedelta | str | None = None,
+    retry: RetryPolicy | str | None = None,
     chunk: int | None = None,
     order_by: OrderBy | None = None,
     on_exhausted: OnExhausted | Literal["skip", "halt"] | None = None,
@@ -125,6 +126,8 @@ def run(
     domain, until an operator resumes it and a call with the same name continues the run: the rows after it are in
     neither frame, and ``summary`` counts them as open. None keeps what a named run has.
 
+    ``timeout`` and ``retry`` may be texts, ``"30s"`` and ``"exponential(1s)"``.
+
     ``rate`` (``"100/s"``, or a number per second) and ``max_inflight`` limit the rows of the run over all executors,
     exactly; None keeps what a named run has. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share
     of the rows is dead, over all calls with this name; at least 100 rows must have ended. ``progress`` and
@@ -143,21 +146,21 @@ def run(
     enough to hold all rows. On a cluster the rows survive the loss of one executor. Otherwise a call with the same
     ``run`` reads the outcomes again and runs no row twice.
     """
+    _check_arguments(df, run, max_attempts, max_dead_ratio)
+    options = WorkerOptions.of(options, queues=None, max_jobs=None)
     spark = df.sparkSession
     store_url = _store_url(url, store)
-    if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
-        raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
     columns = with_order(read_columns(df, key), df.schema, order_by)
     halting = parse_on_exhausted(on_exhausted, run, columns)
-    outcome = choose_outcome_columns(columns.names, column, flatten=flatten)
-    queue = bounds.check_name("run", f"run:{run or uuid7()}")
+    outcome = choose_outcome_columns(columns, column, flatten=flatten)
+    queue = bounds.check_name("run", f"run:{run or uuid7()}")  # with its prefix
     is_limited = rate is not None or max_inflight is not None
     limited_queue = None if is_limited else queue
     app = _make_app(
         store_url, handler, queue, columns, timeout=timeout, retry=retry, chunk=chunk, limited_queue=limited_queue
     )
     version = handler_version(handler, version)
-    worker_options = app.worker_options(replace(options or WorkerOptions(), queues=(queue,), max_jobs=None))
+    worker_options = app.worker_options(replace(options, queues=(queue,)))
     app.catalogue.check_chunks(concurrency=worker_options.concurrency)
     description = describe(spark, f"holdfast {queue}")
     try:
@@ -209,6 +212,18 @@ def run(
         app.close()
 
 
+def _check_arguments(df: DataFrame, run: str | None, max_attempts: int | None, max_dead_ratio: float | None) -> None:
+    """Raise ``InvalidInput``, before Spark or the store is used."""
+    if not hasattr(type(df), "sparkSession"):
+        got = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
+        raise InvalidInput("df", wanted="a DataFrame of Spark: spark.createDataFrame makes one of pandas", got=got)
+    if run is not None:
+        bounds.check_name("run", run)
+    bounds.check_optional_integer("max_attempts", max_attempts, least=1)
+    if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
+        raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
+
+
 def _check_complete(result: RunResult, run: str) -> RunResult:
     """Return the result. Raises ``OutcomesTrimmed`` if rows have no outcome and no domain is halted."""
     if result.summary.open and not result.summary.halted:
@@ -227,7 +242,18 @@ def _store_url(url: str | None, store: str | None) -> str:
     return store_url
 
 
-def _make_app(url: str, handler: Callable[..., Any], queue: str, columns: InputColumns, **options: Any) -> Holdfast:
+def _make_app(
+    url: str,
+    handler: Callable[..., Any],
+    queue: str,
+    columns: InputColumns,
+    *,
+    timeout: timedelta | str | None,
+    retry: RetryPolicy | str | None,
+    **options: Any,
+) -> Holdfast:
+    options["timeout"] = duration.parse("timeout", timeout) if isinstance(timeout, str) else timeout
+    options["retry"] = parse_policy(retry) if isinstance(retry, str) else retry
     app = Holdfast(url)
     if isinstance(handler, Task):
         app.catalogue.resources |= handler.app.catalogue.resources

@@ -7,7 +7,6 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Generic, TypeVar
@@ -61,6 +60,7 @@ def run_queue(
     keep them. ``progress`` shows a live bar on stderr or in the notebook: by default where the bar can be redrawn, with
     True also as log lines. ``on_progress`` is called with the same numbers, about twice a second.
     """
+    options = WorkerOptions.of(options)  # refused before Spark starts
     spark = spark or session()
     slots = count_slots(spark, slots)
     spec = _make_spec(app, spark, options, stop_after, reports_attempts=True)
@@ -106,8 +106,7 @@ def _make_spec(
     *,
     reports_attempts: bool,
 ) -> RunSpec:
-    options = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
-    options = app.worker_options(options)
+    options = app.worker_options(WorkerOptions.of(options, processes=1, until_drained=stop_after is None))
     if app.url is None:
         raise InvalidInput("app", wanted="one with a store URL, which slots can open", got="one with a driver")
     store = app.driver

@@ -52,7 +52,7 @@ def with_order(columns: InputColumns, schema: t.StructType, order_by: OrderBy | 
     parts = [part for part in order_by.split(",") if part.strip()] if isinstance(order_by, str) else list(order_by)
     if len(parts) < 2:
         raise InvalidInput("order_by", wanted=wanted, got=", ".join(map(str, parts)) or "nothing")
-    names = [key_columns("order_by", part, columns.names) for part in parts]
+    names = [key_columns("order_by", part, columns.names, case_sensitive=columns.case_sensitive) for part in parts]
     domain = list(dict.fromkeys(name for part in names[:-1] for name in part))
     check_key_types("order_by", schema, domain)
     check_order_types("order_by", schema, names[-1])

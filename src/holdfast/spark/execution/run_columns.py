@@ -38,6 +38,7 @@ class InputColumns:
     key: tuple[int, ...]
     domain: tuple[int, ...] = ()  # places of the columns of ``order_by``; empty: the rows run in any order
     order: tuple[int, ...] = ()
+    case_sensitive: bool = True  # whether names that differ only in case are different names, as the session says
 
     @property
     def internal_names(self) -> list[str]:
@@ -49,7 +50,8 @@ def read_columns(df: DataFrame, key: str | Sequence[str]) -> InputColumns:
     """Return the columns of the input. Raises ``InvalidInput`` for columns that cannot become jobs, or be a key."""
     schema = df.schema
     names = schema.fieldNames()
-    key_names = key_columns("key", key, names)
+    case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    key_names = key_columns("key", key, names, case_sensitive=case_sensitive)
     check_unique_names(names)
     check_key_types("key", schema, key_names)
     for field in schema:
@@ -60,6 +62,7 @@ def read_columns(df: DataFrame, key: str | Sequence[str]) -> InputColumns:
         names=tuple(names),
         kinds=tuple(field.dataType for field in schema),
         key=tuple(names.index(name) for name in key_names),
+        case_sensitive=case_sensitive,
     )
 
 
@@ -78,23 +81,24 @@ class OutcomeColumns:
         return list(OUTCOME_FIELDS) if self.struct is None else [self.struct]
 
 
-def choose_outcome_columns(names: Sequence[str], column: str | None, *, flatten: bool) -> OutcomeColumns:
-    """Return the outcome columns for an input with these names. Raises ``InvalidInput`` if a name is taken.
+def choose_outcome_columns(columns: InputColumns, column: str | None, *, flatten: bool) -> OutcomeColumns:
+    """Return the outcome columns for an input with these columns. Raises ``InvalidInput`` if a name is taken.
 
     The default name of the struct is never taken: ``holdfast_2`` follows ``holdfast``, so that the result of a run can
     be the input of another.
     """
-    taken = {name.casefold() for name in names}
+    normal = str if columns.case_sensitive else str.lower
+    taken = {normal(name) for name in columns.names}
     if flatten and column is not None:
         raise InvalidInput("column", wanted="no name beside flatten=True", got=column)
     if column is None and not flatten:
         number = 1
         column = DEFAULT_OUTCOME
-        while column.casefold() in taken:
+        while normal(column) in taken:
             number += 1
             column = f"{DEFAULT_OUTCOME}_{number}"
     chosen = OutcomeColumns(struct=column)
-    collisions = [name for name in chosen.names if name.casefold() in taken]
+    collisions = [name for name in chosen.names if normal(name) in taken]
     if collisions or column == "":
         field, wanted = ("flatten", "an input without these columns") if flatten else ("column", "a name that is free")
         raise InvalidInput(field, wanted=wanted, got=", ".join(collisions) or "an empty name")
