@@ -32,6 +32,9 @@ from tests.postgres.test_wait import wait_until
 
 TABLES = "jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes|domains|ended_offsets"
 FULL_READ = re.compile(rf"Seq Scan on ({TABLES})\b")
+# A batch that is compared with the rows of a table, instead of a probe for each item: all rows are read, and not locked
+# in the order of the batch.
+COMPARED = re.compile(r"Join Filter: .*space = ANY \(ARRAY\[")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
 REPAIRS = {"remove_repeated_endings"}  # reads all jobs of a space, when a call has failed
 VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)} - REPAIRS
@@ -112,6 +115,7 @@ class ExplainedSession:
         plans = "\n".join(self.plans)
         self.all_plans += plans
         assert not FULL_READ.search(plans), plans
+        assert not COMPARED.search(plans), plans
         whole = [text for text in self.plans if f"FROM {function}(" in text.split("\n", 2)[1]][-1]
         pages = PAGES.search(whole)
         return rows, sum(int(count or 0) for count in pages.groups()) if pages else 0

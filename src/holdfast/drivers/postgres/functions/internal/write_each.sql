@@ -2,9 +2,9 @@
 -- The changes of one call name every entry once.
 --
 -- Locks: the rows of the entries, sorted by kind and key. Index: the primary key of registry.
--- Shape: one statement for all changes of a sort, which compares and writes. Nearly all calls have changes of one sort;
--- for others the rows are locked first. write_entries needs more: a settlement with several changes makes all of them
--- or none.
+-- Shape: one statement for all changes, which compares and writes. Nearly all calls have changes of one sort. The others
+-- take write_entries, where every change is a settlement of its own: a statement for each sort would break the order of
+-- the locks.
 CREATE OR REPLACE FUNCTION write_each(
   _space text, _now bigint, _kinds text[], _keys text[], _values bytea[], _versions bigint[], _ttls bigint[]
 ) RETURNS integer[] LANGUAGE plpgsql AS $$
@@ -26,10 +26,9 @@ BEGIN
     FROM unnest(_kinds, _values, _versions) WITH ORDINALITY AS w (kind, value, version, position);
 
   IF num_nonnulls(_new, _any, _known, _removing) > 1 THEN
-    PERFORM FROM (SELECT _space AS space, u.* FROM unnest(_kinds, _keys) AS u (kind, key)
-                   ORDER BY u.kind COLLATE "C", u.key COLLATE "C" OFFSET 0) AS w
-            JOIN registry AS r ON r.space = ANY (ARRAY[w.space]) AND r.kind = w.kind AND r.key = w.key
-             FOR UPDATE OF r;
+    RETURN ARRAY(SELECT e.item
+                   FROM write_entries(_space, _now, ARRAY(SELECT generate_series(1, cardinality(_kinds))), _kinds, _keys,
+                                      _values, _versions, _ttls) AS e);
   END IF;
 
   IF _new IS NOT NULL THEN
