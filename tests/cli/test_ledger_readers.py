@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import psycopg
 import pytest
 
 import holdfast
-from holdfast.cli.doctor import ledger_checks
+from holdfast.cli.output import Output
+from holdfast.clock import HOUR, SystemClock
 from holdfast.driver import Change, JobFilter, LedgerReader, State
+from holdfast.drivers.postgres.driver import PostgresDriver
 from holdfast.model.ledger_reader import KIND
 
 
@@ -56,10 +60,16 @@ def _dead():
     return JobFilter(states=(State.DEAD,))
 
 
+def later(delay):
+    """The same delay, an hour later."""
+    return delay and replace(delay, age=delay.age + HOUR)
+
+
 def test_doctor_names_the_transaction_that_delays_readers(run, postgres_database, monkeypatch):
     url = postgres_database()
     holdfast.connect(url).close()
-    monkeypatch.setattr(ledger_checks, "LONG_DELAY", 0)
+    delay_of = PostgresDriver.ledger_delay
+    monkeypatch.setattr(PostgresDriver, "ledger_delay", lambda store: later(delay_of(store)))
     with psycopg.connect(url, application_name="report") as other:
         other.execute("SELECT pg_current_xact_id()")
         pid = other.info.backend_pid
@@ -71,9 +81,8 @@ def test_doctor_names_the_transaction_that_delays_readers(run, postgres_database
 
 
 def test_doctor_names_readers_that_have_fallen_behind(run, filled, reader, monkeypatch):
-    monkeypatch.setattr(ledger_checks, "SLOW_READER", 0)
-    [check] = [one for one in run("doctor", "--json").json["checks"] if one["name"] == "readers"]
+    monkeypatch.setattr(Output, "now", lambda _: SystemClock().now() + HOUR)  # doctor also says that the clock is wrong
+    [check] = [one for one in run("doctor", "--json", code=1).json["checks"] if one["name"] == "readers"]
     assert check["text"].startswith("billing: has rows to read since")
     assert reader.advance(reader.read()[-1][0])
-    monkeypatch.setattr(ledger_checks, "SLOW_READER", ledger_checks.HOUR)
-    assert "readers" not in [one["name"] for one in run("doctor", "--json").json["checks"]]
+    assert "readers" not in [one["name"] for one in run("doctor", "--json", code=1).json["checks"]]

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases, wait
+from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
 from holdfast.testing.drivers.faulty import FAULTY_DRIVERS, FaultyDriver, FaultyHarness
 
 pytestmark = pytest.mark.xdist_group("faulty")  # the cases without a bug run once
@@ -35,9 +35,9 @@ def passed(results):
 
 
 @pytest.mark.parametrize("driver", FAULTY_DRIVERS, ids=lambda driver: driver.__name__)
-def test_the_bug_is_caught(driver, passed, monkeypatch):
-    monkeypatch.setattr(wait, "LONG_SECONDS", 6.0)  # a wait that a bug makes endless; without a bug it takes a second
+def test_the_bug_is_caught(driver, passed):
     harness = FaultyHarness(driver)
+    harness.patience_seconds = 6.0  # of a wait that a bug makes endless; without a bug it takes a second
     for case in sorted(passed, key=lambda case: case.topic != SLOW_CATCHES.get(driver.__name__)):
         try:
             case.run(harness)

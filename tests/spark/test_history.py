@@ -140,13 +140,13 @@ def test_compaction_keeps_every_row_and_retention_removes_old_days(spark, store,
     work(store, clock, jobs=3)
     sync(store, folder, spark=spark)
     monkeypatch.setattr(compaction, "SystemClock", lambda: clock)
-    monkeypatch.setattr(compaction, "UNUSED_PART_AGE", 10_000 * DAY)
+    monkeypatch.setattr(Folder, "age", lambda *_: 0)  # every part is new
     health, failures = summaries(History(spark, folder))
     done = compact(folder, spark=spark)
     assert (done.before, done.after, done.forgotten, done.waste) == (9, 9, 0, 0)  # three parts are summaries
     assert stored_ledger(spark, folder) == ledger(store)
     assert compact(folder, spark=spark) == compaction.CompactionResult(before=9, after=9, forgotten=0, waste=0)
-    monkeypatch.setattr(compaction, "UNUSED_PART_AGE", 0)
+    monkeypatch.setattr(Folder, "age", lambda *_: 2 * DAY)
     done = compact(folder, spark=spark, keep=timedelta(days=2))
     assert (done.before, done.after, done.forgotten, done.waste) == (9, 6, 20, 12)
     history = History(spark, folder)
@@ -182,7 +182,7 @@ def test_a_compaction_that_crashes_changes_nothing(spark, store, clock, folder, 
         tables_written.append(arguments[1])
         return fail() if len(tables_written) == 2 else write_frame(*arguments)
 
-    monkeypatch.setattr(compaction, "UNUSED_PART_AGE", 0)
+    monkeypatch.setattr(Folder, "age", lambda *_: 2 * DAY)
     for target, name, crash in (
         (compaction, "write_frame", fail_at_the_second_part),
         (compaction, "commit", fail),

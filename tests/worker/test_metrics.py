@@ -17,12 +17,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import JobRequest, Unrecoverable
 from holdfast.app import Holdfast
-from holdfast.observability import labels, store_gauges
+from holdfast.observability import labels
 from holdfast.observability import metric_table as table
 from holdfast.observability.health import Health
 from holdfast.observability.metrics import InMemoryMetrics
+from holdfast.observability.metrics_group import GuardedMetrics
+from holdfast.observability.store_gauges import GaugesTiming, StoreGauges, StoreGaugesObserver
 from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.status import Status
+from holdfast.worker.worker import Worker
 from tests.waiting import wait_until
 
 
@@ -109,9 +113,7 @@ def test_a_worker_counts_the_leases_that_its_reserve_ends_and_the_jobs_that_die_
     assert metrics.value(table.DEAD.name, reason="lease expired") == 1
 
 
-def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain, monkeypatch):
-    for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
-        monkeypatch.setattr(store_gauges, name, 0.01)
+def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain):
     app.handler("t")(lambda _: None)
     app.client.enqueue([JobRequest(type="t", delay=timedelta(days=1)), JobRequest(type="other", queue="elsewhere")])
     app.client.enqueue(JobRequest(type="t", delay=timedelta(0)))
@@ -130,11 +132,15 @@ def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain
     assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-metrics"]
 
 
-def test_the_numbers_of_the_store_are_also_read_in_a_second_run_of_a_worker(app, metrics, monkeypatch):
-    for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
-        monkeypatch.setattr(store_gauges, name, 0.01)
+def worker_that_counts_often(app) -> Worker:
+    metrics, timing = GuardedMetrics(app.metrics), GaugesTiming(first_seconds=0.01, interval_seconds=0.01)
+    observer = StoreGaugesObserver(StoreGauges(app.driver, metrics, ["default"]), metrics, timing=timing)
+    return Worker(app.driver, WorkerOptions(processes=1), catalogue=app.catalogue, observers=[observer])
+
+
+def test_the_numbers_of_the_store_are_also_read_in_a_second_run_of_a_worker(app, metrics):
     task = app.handler("t")(lambda _: None)
-    worker = app.worker(processes=1)
+    worker = worker_that_counts_often(app)
     for scheduled in (1, 2):
         task.enqueue(delay=timedelta(days=1))
         stop = threading.Event()
@@ -145,9 +151,7 @@ def test_the_numbers_of_the_store_are_also_read_in_a_second_run_of_a_worker(app,
         running.join(60)
 
 
-def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, monkeypatch, caplog):
-    for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
-        monkeypatch.setattr(store_gauges, name, 0.01)
+def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, caplog):
     seen = threading.Event()
 
     class FailsOnce(InMemoryMetrics):
@@ -165,7 +169,7 @@ def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, mon
     app.handler("t")(lambda _: None).enqueue(delay=timedelta(days=1))
     stop = threading.Timer(30, seen.set)
     stop.start()
-    app.worker(processes=1).run(seen)
+    worker_that_counts_often(app).run(seen)
     stop.cancel()
     assert app.metrics.value(table.JOBS.name, state="scheduled") == 1
     [failed] = [record for record in caplog.records if record.event == "metrics.failed"]
@@ -173,7 +177,7 @@ def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, mon
 
 
 def test_gauges_of_jobs_that_are_gone_become_zero(app, metrics):
-    gauges = store_gauges.StoreGauges(app.driver, metrics)
+    gauges = StoreGauges(app.driver, metrics)
     answer = app.client.enqueue(JobRequest(type="t"))
     gauges.update()
     assert metrics.value(table.JOBS.name, state="ready") == 1

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -17,7 +16,8 @@ from holdfast.clock import SECOND, SystemClock
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.observability import presence
-from holdfast.observability.presence import KIND, TTL_SECONDS, PresenceObserver, read_presence, read_presences
+from holdfast.observability.presence import KIND, PresenceObserver, PresenceTiming, read_presence, read_presences
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 from tests.waiting import wait_until
 
@@ -70,10 +70,11 @@ def test_the_entry_shows_what_the_worker_does_until_it_stops(app, tmp_path, in_b
     assert read_presence(app.driver, "w-1") is None
 
 
-def test_an_idle_worker_writes_its_entry_again_and_again(app, in_background, monkeypatch):
-    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.02)
+def test_an_idle_worker_writes_its_entry_again_and_again(app, in_background):
     app.handler("t")(lambda _: None)
-    in_background(app.worker(processes=1, name="w"))
+    observer = PresenceObserver(PresenceTiming(beat_seconds=0.02))
+    options = WorkerOptions(processes=1, name="w")
+    in_background(Worker(app.driver, options, catalogue=app.catalogue, observers=[observer]))
 
     def version():
         [entry] = app.driver.read(KIND, ["w"])
@@ -127,7 +128,7 @@ def test_the_entry_of_a_killed_worker_expires(app, tmp_path):
         [entry] = app.driver.scan(KIND)
         assert (one.name, one.pid, entry.key) == ("killed", process.pid, "killed")
         with holdfast.connect(app.url, caller_clock=True) as store:
-            assert store.scan(KIND, now=one.beat_at + int(TTL_SECONDS * SECOND) - 1)
+            assert store.scan(KIND, now=one.beat_at + int(PresenceTiming().ttl_seconds * SECOND) - 1)
             assert store.scan(KIND, now=entry.expires_at) == []
     finally:
         process.kill()
@@ -152,4 +153,4 @@ def test_an_outage_of_the_store_disturbs_no_worker(app, caplog):
     worker._observers.started(worker.name, worker.queues)
     worker._observers.stopped(worker.name, {})
     assert caplog.text == ""
-    assert timedelta(seconds=presence.BEAT_SECONDS) * 3 < timedelta(seconds=TTL_SECONDS)
+    assert PresenceTiming().beat_seconds * 3 < PresenceTiming().ttl_seconds

@@ -26,10 +26,16 @@ from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import ObservedWorker, WorkerObserver
 
 KIND = "worker.presence"  # of the registry; the key is the name of the worker
-BEAT_SECONDS = 5.0
-TTL_SECONDS = 20.0  # four beats: a store that does not answer for some seconds makes no worker disappear
-STOP_SECONDS = 2.0  # that a worker waits for the removal of its entry when it ends
 MAX_NAMES = 200  # of queues and of types in one entry: a value of the registry has at most 64 KiB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresenceTiming:
+    """The time constants of the entry of a worker."""
+
+    beat_seconds: float = 5.0
+    ttl_seconds: float = 20.0  # four beats: a store that does not answer for some seconds makes no worker disappear
+    stop_seconds: float = 2.0  # that a worker waits for the removal of its entry when it ends
 
 
 class _Value(msgspec.Struct, kw_only=True, frozen=True):
@@ -131,7 +137,8 @@ def _read(entry: Entry) -> WorkerPresence:
 class PresenceObserver(WorkerObserver):
     """Keeps the entry of one worker, in a thread of its own. A store without a registry gets none."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: PresenceTiming = PresenceTiming()) -> None:
+        self._timing = timing
         self._worker: ObservedWorker | None = None
         self._started_at = 0
         self._is_draining = False
@@ -167,14 +174,14 @@ class PresenceObserver(WorkerObserver):
             return
         self._has_stopped = True
         self._wake.set()
-        self._thread.join(STOP_SECONDS)
+        self._thread.join(self._timing.stop_seconds)
 
     def _beat_until_stopped(self, worker: ObservedWorker) -> None:
         while not self._has_stopped:
             self._wake.clear()
             if not self._has_stopped:
-                self._write(worker, self._value(worker), ttl=int(TTL_SECONDS * SECOND))
-                self._wake.wait(BEAT_SECONDS)
+                self._write(worker, self._value(worker), ttl=int(self._timing.ttl_seconds * SECOND))
+                self._wake.wait(self._timing.beat_seconds)
         self._write(worker, None)
 
     def _write(self, worker: ObservedWorker, value: bytes | None, *, ttl: int | None = None) -> None:
@@ -189,7 +196,7 @@ class PresenceObserver(WorkerObserver):
         types = sorted(worker.catalogue.types)
         return msgspec.json.encode(
             _Value(
-                ttl=int(TTL_SECONDS * SECOND),
+                ttl=int(self._timing.ttl_seconds * SECOND),
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 queues=worker.queues[:MAX_NAMES],

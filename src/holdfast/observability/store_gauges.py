@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import QueueCounts, Store
@@ -24,12 +25,18 @@ from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
 
-INTERVAL_SECONDS = 15.0  # between two counts, at least
-FIRST_SECONDS = 1.0  # before the first count: a worker that starts has other things to do
 REST_FACTOR = 100  # a count that took a second is repeated after 100 seconds: at most 1 % of the time is counting
-STOP_SECONDS = 2.0  # that a worker waits for a running count when it ends
 COUNTED = (State.READY, State.INFLIGHT, State.DEAD)
 STATES = ("ready", "scheduled", "inflight", "dead")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaugesTiming:
+    """The time constants of the thread that counts."""
+
+    first_seconds: float = 1.0  # before the first count: a worker that starts has other things to do
+    interval_seconds: float = 15.0  # between two counts, at least
+    stop_seconds: float = 2.0  # that a worker waits for a running count when it ends
 
 
 class StoreGauges:
@@ -89,7 +96,15 @@ def _number(row: QueueCounts, state: str) -> int:
 class StoreGaugesObserver(WorkerObserver):
     """Updates the gauges of a store while a worker runs, in one thread."""
 
-    def __init__(self, gauges: StoreGauges, metrics: Metrics, on_answer: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        gauges: StoreGauges,
+        metrics: Metrics,
+        on_answer: Callable[[], None] = lambda: None,
+        *,
+        timing: GaugesTiming = GaugesTiming(),
+    ) -> None:
+        self._timing = timing
         self._gauges = gauges
         self._metrics = metrics
         self._on_answer = on_answer
@@ -111,12 +126,12 @@ class StoreGaugesObserver(WorkerObserver):
         del worker, statuses
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(self._timing.stop_seconds)
 
     def _update_until(self, stop: threading.Event) -> None:
-        pause = FIRST_SECONDS
+        pause = self._timing.first_seconds
         while not stop.wait(pause):
-            pause = max(INTERVAL_SECONDS, REST_FACTOR * self._update())
+            pause = max(self._timing.interval_seconds, REST_FACTOR * self._update())
 
     def _update(self) -> float:
         """Update once; return how many seconds it took."""

@@ -45,6 +45,7 @@ class Harness(ABC):
     """One driver under test. Each case gets an empty space and a clock that moves only when the case advances it."""
 
     url: str | None = None  # for cases that start processes; None skips these cases
+    patience_seconds = 20.0  # of a wait that must end by itself; half of this is too late
 
     def __init__(self) -> None:
         self._main: Store | None = None

@@ -11,7 +11,7 @@ from holdfast.errors import InvalidInput, StoreClosed
 from holdfast.model.job import State
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.wait import LONG_SECONDS, SHORT_SECONDS
+from holdfast.testing.drivers.conformance.wait import SHORT_SECONDS
 from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
 
 
@@ -35,10 +35,10 @@ def a_wait_for_cancel_returns_when_a_cancel_is_requested(h: Harness) -> None:
     timer = threading.Timer(SHORT_SECONDS, store.cancel, [[second]])
     timer.start()
     try:
-        assert wait_for_cancel(store, first, second, timeout=LONG_SECONDS), "wanted the wait to find the request"
+        assert wait_for_cancel(store, first, second, timeout=h.patience_seconds), "wanted the wait to find the request"
     finally:
         timer.join()
-    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the cancel was requested"
+    assert monotonic() - began < h.patience_seconds / 2, "wanted the wait to end when the cancel was requested"
 
 
 @case("L5")
@@ -49,8 +49,8 @@ def a_wait_for_cancel_finds_a_request_from_before_also_after_an_earlier_wait(h: 
     assert_equal(store.cancel([job]), [State.INFLIGHT], "the answer")
     for _ in range(2):
         began = monotonic()
-        assert wait_for_cancel(store, job, timeout=LONG_SECONDS), "wanted the wait to find the request"
-        assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to see the request that was there before"
+        assert wait_for_cancel(store, job, timeout=h.patience_seconds), "wanted the wait to find the request"
+        assert monotonic() - began < h.patience_seconds / 2, "wanted the wait to see the request that was there before"
     assert wait_for_cancel(store, job, timeout=0), "wanted the request without a wait"
 
 
