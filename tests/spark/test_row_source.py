@@ -12,6 +12,7 @@ import holdfast.driver
 from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Note
 from holdfast.model.settlement import Ack
 from holdfast.spark.execution.row_source import (
     AHEAD_BATCH_JOBS,
@@ -168,6 +169,26 @@ def test_equal_rows_share_a_job(store):
     assert [each.job.idempotency_key for each in reserve(rows, 1000)] == ["1", "2"]
     assert reserve(rows, 1000) == []
     assert rows.report().column("field").to_pylist() == [None] * len(rows.report())
+
+
+def test_the_attempt_of_a_row_counts_if_its_start_was_reported_before_its_slot_was_killed(store):
+    begun, unknown = reserve(row_source(store, 0, 1), 1000)
+    notes = {begun.job.id: Note(started_at=1)}  # as the heartbeat of the slot
+    store.extend([begun.lease, unknown.lease], lease_for=MINUTE, notes=notes)
+    store.reap(worker="w")
+    jobs = [store.get(each.job.id) for each in (begun, unknown)]
+    assert [(job.attempts, job.crashes) for job in jobs] == [(1, 1), (0, 0)]
+    assert [row.detail for row in store.ledger().items] == ["", "not begun"]
+
+
+def test_the_last_attempt_of_a_row_always_counts_when_its_slot_is_killed(store):
+    once = replace(TEMPLATE, max_attempts=1)
+    rows = source_of(store, RowJobs(batches(0, 1), once, COLUMNS))
+    while not (leased := reserve(rows, 1000)):
+        pass
+    store.reap(worker="w")
+    jobs = [store.get(each.job.id) for each in leased]
+    assert {(job.state, job.attempts, job.dead_reason) for job in jobs} == {("dead", 1, "lease expired")}
 
 
 def large_rows(*sizes, domain=False):
