@@ -7,6 +7,7 @@ interruption is raised after the report: no report is lost or cut off.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import signal
@@ -32,7 +33,7 @@ from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Failed, Outcome
 from holdfast.worker.output import Output
 from holdfast.worker.processes import protocol
-from holdfast.worker.processes.forkserver_process import ChildEnds, ChildMain
+from holdfast.worker.processes.forkserver_process import ChildEnds, ChildMain, exits_with_parent
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
 from holdfast.worker.processes.protocol import (
     ChildDamaged,
@@ -47,6 +48,7 @@ from holdfast.worker.processes.protocol import (
     RunStarted,
     RunSucceeded,
     Stop,
+    WorkerMessage,
 )
 from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
@@ -164,6 +166,8 @@ class Child:
 
     def run(self) -> None:
         """Run jobs until the worker sends ``Stop``, or is gone."""
+        if not exits_with_parent():
+            self._ask_for_signal()
         try:
             while not self._is_stopping and self._receive():
                 while self._queued and not self._is_stopping:
@@ -355,11 +359,25 @@ class Child:
         """Handle the signal that the worker sends after it has written to the interrupt socket."""
         self._read_interrupts()
 
+    def _ask_for_signal(self) -> None:
+        """Let the kernel send a signal when the interrupt socket ends: a handler would outlive the worker."""
+        signal.signal(signal.SIGIO, self._on_signal)
+        fcntl.fcntl(self._interrupts, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._interrupts, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+
     def _read_interrupts(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            for message in self._interrupt_unpacker.feed(self._interrupts.recv(protocol.READ_BYTES)):
-                if isinstance(message, InterruptRun):
-                    self._interrupt(message)
+        messages: list[WorkerMessage] = []
+        try:
+            while data := self._interrupts.recv(protocol.READ_BYTES):
+                messages += self._interrupt_unpacker.feed(data)
+            _end_with_worker()
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:
+            _end_with_worker()
+        for message in messages:
+            if isinstance(message, InterruptRun):
+                self._interrupt(message)
 
     def _interrupt(self, message: InterruptRun) -> None:
         """Raise ``Interruption`` if this run is running now; while a report is being sent, after the report."""
@@ -391,6 +409,13 @@ class Child:
     def _report(self, _run: int, message: ChildMessage) -> None:
         """Send a message in the thread of a run that can be interrupted. An interruption is raised after it."""
         self._send(message)
+
+
+def _end_with_worker() -> None:
+    """Kill this process and its process group, which it leads unless the handler has left it: the worker is gone."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _end_forked_process(work: RunJob) -> None:

@@ -247,6 +247,11 @@ def flush_output() -> None:
             stream.flush()
 
 
+def exits_with_parent() -> bool:
+    """Whether the kernel kills a child with its fork server. Elsewhere the child notices the end of its worker."""
+    return _libc is not None
+
+
 def _exit_with_parent(fork_server: int) -> None:
     """Let the kernel kill this child if the fork server is killed: nobody else could end a handler that hangs."""
     if _libc is not None:
