@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import JobRequest
+from holdfast.worker.processes.process_handle import open_process
 from tests.worker.conftest import QUICK
 
 MAX_WAIT_SECONDS = 60.0  # after which a test has failed
@@ -132,6 +133,29 @@ def test_a_call_into_c_in_a_thread_is_not_cut_short_by_the_interrupt_of_another_
     answer, _ = calls.enqueue(), times_out.enqueue()
     assert drain(processes=1, concurrency=2) == {"acked": 1, "dead": 1}
     assert app.client.result(answer.id) == 0
+
+
+def test_the_signal_for_an_attempt_that_ends_by_itself_reaches_no_other_attempt(app, drain):
+    descriptor = open_process(os.getpid())
+    if descriptor is None:
+        pytest.skip("without process descriptors the fork server sends the signal, a moment later")
+    os.close(descriptor)
+    timeout = timedelta(milliseconds=10)
+
+    @app.handler("times.out", timeout=timeout)
+    def times_out(share, ctx):
+        until = time.monotonic() + share * timeout.total_seconds()
+        while ctx.attempt == 1 and time.monotonic() < until:
+            pass
+
+    @app.handler("calls")
+    def calls(_payload):
+        return ctypes.CDLL(None).usleep(2000)  # 0, or -1 if a signal has cut it short
+
+    shares = [0.9 + number / 500 for number in range(100)]  # of the timeout
+    answers = app.client.enqueue([one for share in shares for one in (times_out.request(share), calls.request())])
+    drain(processes=1)
+    assert {app.client.result(answer.id) for answer in answers[1::2]} == {0}
 
 
 def test_a_worker_that_stops_gives_back_what_its_stopped_child_has_not_begun(app, start, begun, tmp_path):

@@ -278,7 +278,7 @@ class ChildProcesses:
     def interrupt(self, child: ChildHandle, message: InterruptRun, *, by_signal: bool) -> None:
         """Send a message that the child reads at once, in the middle of a handler."""
         child.send_interrupt(message)
-        if by_signal:
+        if by_signal and not child.connections.process.send_signal(INTERRUPT_SIGNAL):
             self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
 
     def _flush(self, child: ChildHandle) -> None:

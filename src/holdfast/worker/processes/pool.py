@@ -385,9 +385,15 @@ class ChildPool:
                     self._interrupt(child, ticket, run)
 
     def _interrupt(self, child: ChildHandle, ticket: int, run: Run) -> None:
-        if run.began_at is not None and run.stop_reason is not None:
-            message = InterruptRun(ticket, run.stop_reason)
-            self._children.interrupt(child, message, by_signal=self._size.concurrency == 1)
+        """Interrupt a run once it has begun. The signal must reach no other: those behind it are withdrawn before."""
+        if run.began_at is None or run.stop_reason is None:
+            return
+        message, by_signal = InterruptRun(ticket, run.stop_reason), self._size.concurrency == 1
+        if by_signal:
+            self._take_unstarted(self._children.withdraw(child))
+            if dispatch.has_waiting(child.runs):
+                return  # the child has claimed the next run: this one has ended
+        self._children.interrupt(child, message, by_signal=by_signal)
 
     # Messages and exits of children -----------------------------------------------------------------------------
 
@@ -404,7 +410,8 @@ class ChildPool:
                 child.began_run(now)
                 if run.cpu_limit is not None:
                     run.cpu_seconds_before = processor_time(child.pid)
-                self._interrupt(child, message.run, run)
+                if run.stop_reason is not None:
+                    self._interrupt(child, message.run, run)
             case RunSucceeded() | RunEnded() if run.began_at is not None:
                 self._end(child, run, message, now)
             case RunNote() | RunOutput() | ProcessesEnded() if run.began_at is not None:
