@@ -212,6 +212,9 @@ def count_pages(
         _, pages["trim_expired", k] = explained.call("trim_expired", "main", NOW, 1, 1, k)
         purged = pack_texts([f"ended-{n}" for n in range(1, k + 1)])
         _, pages["purge with readers", k] = explained.call("purge", "main", NOW, purged, 0, 0)
+        replaced = [pack_texts([text.format(n) for n in range(k)]) for text in ("new-{}", "q", "full-{}")]
+        for name, *read in (("replace_dead",), ("replace_dead with readers", 0, 0)):
+            _, pages[name, k] = explained.call("replace_dead", "main", NOW, NOW, *replaced, *read)
         _, pages["trim_expired with readers", k] = explained.call("trim_expired", "main", NOW, 1, 1, k, 0, 0)
         _, pages["list_spaces", k] = explained.call("list_spaces", "", k)
         _, pages["list_expired_spaces", k] = explained.call("list_expired_spaces", "", k, later)

@@ -52,10 +52,15 @@ class RecordingDriver(MemoryDriver):
         self.batches: list[int] = []
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         self.batches.append(len(jobs))
-        return super().enqueue(jobs, writes=writes, now=now)
+        return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
 
 
 @pytest.fixture

@@ -67,7 +67,12 @@ class Driver(Protocol):
         ...
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """Store new jobs and return one answer per record, in order.
 
@@ -84,6 +89,13 @@ class Driver(Protocol):
         the id of the ended job if it is still kept, else with the id of the record, and ``conflict`` only if the job is
         kept. An id decides before a key, and a key before an offset. A record that is refused by its offset does not
         take its key. An offset that was never seen is accepted, however late it is.
+
+        With ``replace_dead_before``, an instant, a record replaces the dead job that has its key, if that job ended
+        before the instant: the job is removed with a ``purged`` ledger row, as by ``purge``, and the record is stored
+        under the key, whatever its payload. All of it is one transaction, so of two callers one replaces the job, and
+        the other finds the new one. As with ``purge``, a job stays while a registered reader has not read all its
+        ledger rows. A record whose id exists replaces nothing. Neither records with an offset nor ``writes`` are
+        allowed, and a ``joined`` driver raises ``Unsupported``.
 
         ``writes`` are registry changes, at most ``MAX_BATCH_ITEMS`` and each of another entry, that are made in the
         same transaction: with at least one job, whether the jobs are new or existed. All expected versions are compared

@@ -19,10 +19,19 @@ class EnqueueOnly:
         self.capabilities = capabilities
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
         raise NotImplementedError
+
+    def _check_replace_dead(self, replace_dead_before: int | None) -> None:
+        if replace_dead_before is not None:
+            self._refuse()
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise Unsupported(

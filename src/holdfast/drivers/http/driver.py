@@ -71,19 +71,28 @@ class HttpDriver:
     # Driver -----------------------------------------------------------------------------------------------------
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._validation.check_enqueue(jobs)
         if writes:
             self._validation.check_enqueue_writes(jobs, writes)
+        if replace_dead_before is not None:
+            self._validation.check_replace_dead(jobs, writes, replace_dead_before)
         caller_now = self._now(now)
         if not jobs:
             self._service.connections.check_open()
             return []
         answers: list[Enqueued] = self._call(
             "enqueue",
-            messages.EnqueueArguments(jobs=pack_jobs(jobs), writes=list(writes), now=caller_now),
+            messages.EnqueueArguments(
+                jobs=pack_jobs(jobs), writes=list(writes), replace_dead_before=replace_dead_before, now=caller_now
+            ),
             is_repeatable=not writes,
         )
         return answers

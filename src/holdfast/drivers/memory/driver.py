@@ -25,7 +25,7 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.memory import admin, reserve, spaces
 from holdfast.drivers.memory.domain_list import list_domains
-from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
+from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one, replace_dead
 from holdfast.drivers.memory.follow import settle_and_reserve
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
@@ -118,7 +118,12 @@ class MemoryDriver:
     # Driver -----------------------------------------------------------------------------------------------------
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._validation.check_enqueue(jobs)
@@ -126,11 +131,19 @@ class MemoryDriver:
             self._validation.check_enqueue_writes(jobs, writes)
         with self._lock:
             space, at = self._open(now)
+            if replace_dead_before is not None:
+                self._validation.check_replace_dead(jobs, writes, replace_dead_before)
+                self._replace_dead(space, jobs, replace_dead_before, at)
             if writes and (refused := space.registry.write_all(writes, at, job_id=jobs[0].id)):
                 raise refused
             answers = [enqueue_one(space, job, at) for job in jobs]
             self._wake_waiters()
             return answers
+
+    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
+        """Remove the dead jobs that these records replace, and free their keys; the caller holds the lock."""
+        cursors = self._validation.reader_cursors(self, now=now if self._caller_clock else None)
+        replace_dead(space, jobs, before, cursors, now)
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None

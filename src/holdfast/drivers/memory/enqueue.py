@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from holdfast.drivers.memory.admin import purge
 from holdfast.drivers.memory.reserve import lease_rows
 from holdfast.drivers.memory.rows import StoredKey
 from holdfast.drivers.memory.space import Space
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import must_wait, representatives
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.unique import WHILE_QUEUED, window_of
@@ -31,6 +32,24 @@ def enqueue_one(space: Space, job: JobRecord, now: int) -> Enqueued:
         )
     space.add(job, now)
     return Enqueued(id=job.id, existed=False)
+
+
+def replace_dead(
+    space: Space, jobs: Sequence[JobRecord], before: int, cursors: Collection[str | None], now: int
+) -> None:
+    """Remove the dead jobs that ended before an instant and have a key of these new records; free the keys (L12)."""
+    for job in jobs:
+        place = (job.queue, job.idempotency_key or "")
+        key = space.keys.get(place)
+        holder = None if key is None or job.id in space.rows else space.rows.get(key.job_id)
+        if (
+            holder is not None
+            and holder.job.state is State.DEAD
+            and (holder.ended_at or 0) < before
+            and purge(space, [holder.job.id], cursors, now) == [True]
+        ):
+            del space.keys[place]
+    space.update_waits(now)
 
 
 def find_offset(space: Space, job: JobRecord) -> Enqueued | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 from urllib.parse import SplitResult
 
@@ -101,22 +102,41 @@ class PostgresDriver:
     # Driver -----------------------------------------------------------------------------------------------------
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._check_enqueue(jobs, writes)
+        if replace_dead_before is not None:
+            self._validation.check_replace_dead(jobs, writes, replace_dead_before)
         caller_now = self._validation.caller_now(now)
         self._database.pool.check_open()
         if writes:
             return self._enqueue_with_writes(jobs, writes, caller_now)
         if not jobs:
             return []
-        enqueued = self._database.run(
-            lambda connection: enqueue.enqueue_on(
-                self._database, connection, jobs, (), caller_now, owns_transaction=True
-            ),
-            is_repeatable=True,
+        work = partial(
+            enqueue.enqueue_on,
+            self._database,
+            jobs=jobs,
+            writes=(),
+            caller_now=caller_now,
+            owns_transaction=True,
         )
+        if replace_dead_before is not None:
+            work = partial(
+                enqueue.enqueue_replacing,
+                self._database,
+                jobs=jobs,
+                before=replace_dead_before,
+                cursors=self._validation.reader_cursors(self, now=now),
+                caller_now=caller_now,
+            )
+        enqueued = self._database.run(work, is_repeatable=True)
         self._notify_own_threads()
         return enqueued
 

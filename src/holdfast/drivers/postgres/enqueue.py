@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.copy import DEFAULT_DEDUPE_WINDOW, copy_jobs, copy_leased_jobs
 from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.ledger import read_position
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.errors import WriteRefused
 from holdfast.model.columns import Column, Kind
@@ -61,6 +62,24 @@ def enqueue_on(
         return _enqueue(database, call, jobs, caller_now, owns_transaction=owns_transaction)
     with connection.transaction():
         return _enqueue_runs(database, call, jobs, runs, caller_now, owns_transaction=owns_transaction)
+
+
+def enqueue_replacing(
+    database: Database,
+    connection: Connection,
+    jobs: Sequence[JobRecord],
+    *,
+    before: int,
+    cursors: Collection[str | None],
+    caller_now: int | None,
+) -> list[Enqueued]:
+    """See ``replace_dead_before`` of ``Driver.enqueue``. ``cursors`` are those of the readers of the ledger."""
+    keyed = [(job.id, job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
+    columns = [pack_texts(list(column)) for column in zip(*keyed, strict=True)] if keyed else []
+    with connection.transaction():
+        if columns:
+            database.call_on(connection, "replace_dead", caller_now, before, *columns, *read_position(cursors))
+        return enqueue_on(database, connection, jobs, (), caller_now, owns_transaction=True)
 
 
 def enqueue_with(

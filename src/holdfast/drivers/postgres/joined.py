@@ -92,9 +92,15 @@ class JoinedPostgres(EnqueueOnly):
             self._adapt(self._connection)
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
+        self._check_replace_dead(replace_dead_before)
         if self._on_loop is None:
             connection = self._adapt(begin(self._connection))
         else:

@@ -52,6 +52,7 @@ class EnqueueArguments(Timed, kw_only=True):
 
     jobs: JobsMessage
     writes: list[Change] = []
+    replace_dead_before: int | None = None
 
     def for_call(self) -> dict[str, Any]:
         """Return the arguments by name."""

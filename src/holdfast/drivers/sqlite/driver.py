@@ -120,10 +120,19 @@ class SqliteDriver:
     # Driver -----------------------------------------------------------------------------------------------------
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._check_enqueue(jobs, writes)
+        if replace_dead_before is not None:
+            self._validation.check_replace_dead(jobs, writes, replace_dead_before)
+            cursors, before = self._validation.reader_cursors(self, now=now), replace_dead_before
+            return self._write(lambda tx: enqueue.enqueue_replacing(tx, jobs, before, cursors), now)
         if not writes and enqueue.is_plain(jobs):
             answers = self._insert_plain(jobs[0], now)
             if answers is not None:

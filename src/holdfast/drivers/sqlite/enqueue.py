@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.drivers.packing import digest_of, to_json
 from holdfast.drivers.sqlite import offsets, registry
+from holdfast.drivers.sqlite.admin import purge
 from holdfast.drivers.sqlite.domains import assign_turns
 from holdfast.drivers.sqlite.offsets import KnownOffset
 from holdfast.drivers.sqlite.reserve import is_limited
@@ -40,6 +41,20 @@ def enqueue(tx: Transaction, jobs: Sequence[JobRecord], writes: Sequence[Change]
     batch = _find_new(tx, jobs)
     _insert(tx, batch)
     return batch.answers
+
+
+def enqueue_replacing(
+    tx: Transaction, jobs: Sequence[JobRecord], before: int, cursors: Collection[str | None]
+) -> list[Enqueued]:
+    """See ``replace_dead_before`` of ``Driver.enqueue``. ``cursors`` are those of the readers of the ledger."""
+    known = _find_payloads(tx, jobs)
+    keys = {(job.queue, job.idempotency_key) for job in jobs if job.id not in known and job.idempotency_key is not None}
+    parameters = {"space": tx.space, "keys": to_json(keys), "before": before}
+    dead = [job_id for (job_id,) in tx.run("enqueue/find_dead", parameters)]
+    purged = [job_id for job_id, is_purged in zip(dead, purge(tx, dead, cursors), strict=True) if is_purged]
+    if purged:
+        tx.run("enqueue/free_keys", {**parameters, "ids": to_json(purged)})
+    return enqueue(tx, jobs)
 
 
 def is_plain(jobs: Sequence[JobRecord]) -> bool:

@@ -43,9 +43,15 @@ class JoinedSqlite(EnqueueOnly):
             _check_same_file(self._connection, path)
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
+        self._check_replace_dead(replace_dead_before)
         own = _check_same_file(begin(self._connection), self._path)
         if _is_autocommit(own) and not own.in_transaction:
             raise InvalidInput(

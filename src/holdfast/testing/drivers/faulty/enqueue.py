@@ -24,7 +24,12 @@ class DedupeIsNotAtomic(FaultyDriver):
     """Enqueue looks up and claims a key in two steps: concurrent callers all create a job."""
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """Look up the keys, wait, insert the jobs whose key was free."""
         self._validation.check_enqueue(jobs)
@@ -35,7 +40,7 @@ class DedupeIsNotAtomic(FaultyDriver):
         with self._lock:
             for queue, key in free_keys:
                 self._space.keys.pop((queue, str(key)), None)
-            return super().enqueue(jobs, writes=writes, now=now)
+            return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
 
 
 class DedupeIgnoresQueue(FaultyDriver):
@@ -89,7 +94,12 @@ class KeyTakenOverAfterWait(FaultyDriver):
     """A key whose window has passed is taken over although a job that entered it meanwhile is open."""
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """Look which jobs are open, wait, and forget the expired keys of all other jobs."""
         self._validation.check_enqueue(jobs)
@@ -102,7 +112,7 @@ class KeyTakenOverAfterWait(FaultyDriver):
                 stored_key = self._space.keys.get((job.queue, str(job.idempotency_key)))
                 if stored_key is not None and stored_key.job_id not in known and is_expired(stored_key.until, at):
                     del self._space.keys[job.queue, str(job.idempotency_key)]
-            return super().enqueue(jobs, writes=writes, now=now)
+            return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
 
 
 class _KeyNeverForgottenSpace(FaultySpace):
@@ -203,11 +213,16 @@ class EnqueueStoresPartOfBatch(FaultyDriver):
     """The records before an invalid record are stored."""
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """Enqueue the records one by one."""
         if writes:
-            return super().enqueue(jobs, writes=writes, now=now)
+            return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
         self._validation.now(now)
         return [answer for job in jobs for answer in super(EnqueueStoresPartOfBatch, self).enqueue([job], now=now)]
 
@@ -216,12 +231,17 @@ class BatchSharesOneSignature(FaultyDriver):
     """Every job of a ``JobBatch`` gets the signature of the first one."""
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """Copy the first signature."""
         if isinstance(jobs, JobBatch) and jobs.signatures:
             jobs = jobs.with_signatures([jobs.signatures[0]] * len(jobs))
-        return super().enqueue(jobs, writes=writes, now=now)
+        return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
 
 
 class LeasedEnqueueForgetsSignatures(FaultyDriver):
@@ -275,6 +295,43 @@ class LeasedEnqueueIgnoresLimits(FaultyDriver):
     space_type = _NeverLimitedSpace
 
 
+class ReplacementIsNotRecorded(FaultyDriver):
+    """A dead job that a record replaces gets no ledger row."""
+
+    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
+        kept = list(space.ledger.rows)
+        super()._replace_dead(space, jobs, before, now)
+        space.ledger.rows[:] = kept
+
+
+class ReplacesWhateverHasTheKey(FaultyDriver):
+    """A record replaces the job that has its key in any state and of any instant."""
+
+    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
+        for job in jobs:
+            if job.id not in space.rows:
+                space.keys.pop((job.queue, job.idempotency_key or ""), None)
+
+
+class ReplacementIsNotAtomic(FaultyDriver):
+    """A dead job is removed before its record is stored, and the key is free in between for several callers."""
+
+    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
+        """Let the other callers see the dead job, too."""
+        stale = dict(space.keys)
+        self._lock.release()
+        time.sleep(RACE_WINDOW_SECONDS)
+        self._lock.acquire()
+        for job in jobs:
+            place = (job.queue, job.idempotency_key or "")
+            holder = stale.get(place)
+            row = None if holder is None else space.rows.get(holder.job_id)
+            if job.id not in space.rows and (row is None or row.job.state is State.DEAD):
+                if row is not None:
+                    space.purge(row, now)
+                space.keys.pop(place, None)
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     DedupeIsNotAtomic,
     DedupeIgnoresQueue,
@@ -292,6 +349,9 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     EnqueueOverwritesPayload,
     EnqueueStoresPartOfBatch,
     BatchSharesOneSignature,
+    ReplacementIsNotRecorded,
+    ReplacesWhateverHasTheKey,
+    ReplacementIsNotAtomic,
     LeasedEnqueueForgetsSignatures,
     KeyKeepsItsOldWindow,
     LeasedEnqueueLeasesKnownJobs,

@@ -54,7 +54,12 @@ class FaultyDriver(MemoryDriver):
     # The calls that most bugs are in, written item by item, so that a subclass can override one step.
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._validation.check_enqueue(jobs)
@@ -62,6 +67,9 @@ class FaultyDriver(MemoryDriver):
             self._validation.check_enqueue_writes(jobs, writes)
         with self._lock:
             space, at = self._open(now)
+            if replace_dead_before is not None:
+                self._validation.check_replace_dead(jobs, writes, replace_dead_before)
+                self._replace_dead(space, jobs, replace_dead_before, at)
             if writes and (refused := space.registry.write_all(writes, at, job_id=jobs[0].id)):
                 raise refused
             answers = [self._enqueue(space, job, at) for job in jobs]

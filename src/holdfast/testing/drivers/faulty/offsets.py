@@ -149,12 +149,19 @@ class RepeatedKeysArriveLast(FaultyDriver):
     """A record whose key an earlier record of its batch has is stored after the others, if that one was refused."""
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         keys = [job.idempotency_key for job in jobs]
         places = sorted(range(len(jobs)), key=lambda place: keys[place] is not None and keys[place] in keys[:place])
-        answers = super().enqueue([jobs[place] for place in places], writes=writes, now=now)
+        answers = super().enqueue(
+            [jobs[place] for place in places], writes=writes, replace_dead_before=replace_dead_before, now=now
+        )
         return [answers[places.index(place)] for place in range(len(jobs))]
 
 

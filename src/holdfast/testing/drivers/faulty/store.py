@@ -73,10 +73,20 @@ class WebhooksForgotten(FaultyDriver):
     """A job with a webhook is stored without it: nobody is called when the job has ended."""
 
     def enqueue(
-        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int | None = None,
     ) -> list[Enqueued]:
         """Store the jobs without their webhooks."""
-        return super().enqueue([replace(job, webhook=None) for job in jobs], writes=writes, now=now)
+        return super().enqueue(
+            [replace(job, webhook=None) for job in jobs],
+            writes=writes,
+            replace_dead_before=replace_dead_before,
+            now=now,
+        )
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

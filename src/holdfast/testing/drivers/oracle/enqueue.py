@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.model import unique
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.testing.drivers.oracle.admin import purge_one
 from holdfast.testing.drivers.oracle.domains import known_offset
 from holdfast.testing.drivers.oracle.state import IdempotencyKey, OracleState
 
@@ -29,6 +32,17 @@ def enqueue_one(state: OracleState, job: JobRecord, now: int) -> Enqueued:
         state.keys[job.queue, job.idempotency_key] = IdempotencyKey(job.id, job.payload, now + window, states)
     state.add(job, enqueued_at=now, available_at=now if job.run_at is None else job.run_at)
     return Enqueued(id=job.id, existed=False)
+
+
+def replace_dead(state: OracleState, jobs: Sequence[JobRecord], before: int, now: int) -> None:
+    """Remove the dead jobs that ended before an instant and have the key of a new record, and free the key (L12)."""
+    for job in jobs:
+        place = (job.queue, job.idempotency_key or "")
+        key = state.keys.get(place)
+        holder = None if key is None or job.id in state.jobs else state.jobs.get(key.job_id)
+        if holder is not None and holder.state is State.DEAD and (holder.ended_at or 0) < before:
+            purge_one(state, holder.record.id, now)
+            del state.keys[place]
 
 
 def _key_rule(job: JobRecord, settings: QueueSettings) -> tuple[int, frozenset[State]]:

@@ -15,7 +15,7 @@ from holdfast.model.queue_settings import SETTINGS_FIELDS, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 from holdfast.testing.drivers.oracle import admin, domains
-from holdfast.testing.drivers.oracle.enqueue import enqueue_one
+from holdfast.testing.drivers.oracle.enqueue import enqueue_one, replace_dead
 from holdfast.testing.drivers.oracle.extend import extend_one
 from holdfast.testing.drivers.oracle.follow import lease_next
 from holdfast.testing.drivers.oracle.reap import reap, report_outage_of_one
@@ -35,10 +35,20 @@ class Oracle:
 
     # Producers and workers ------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int) -> list[Enqueued]:
+    def enqueue(
+        self,
+        jobs: Sequence[JobRecord],
+        *,
+        writes: Sequence[Change] = (),
+        replace_dead_before: int | None = None,
+        now: int,
+    ) -> list[Enqueued]:
         """Return one answer per record, in order. ``WriteRefused`` if a write expects another version."""
         if writes and (refused := write_all(self.state, jobs[0].id, writes, now)):
             raise refused
+        if replace_dead_before is not None:
+            replace_dead(self.state, jobs, replace_dead_before, now)
+            domains.update_waits(self.state, now)
         return [enqueue_one(self.state, job, now) for job in jobs]
 
     def reserve(

@@ -66,10 +66,11 @@ class ComparedStore:
 
     # Producers and workers ------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord]) -> list[Enqueued]:
-        """Compare ids and flags."""
-        wanted = self.oracle.enqueue(jobs, now=self.now)
-        got = self.store.enqueue(jobs, now=self.now)
+    def enqueue(self, jobs: Sequence[JobRecord], *, replace_dead: bool = False) -> list[Enqueued]:
+        """Compare ids and flags. With ``replace_dead`` the jobs that ended before now are replaced."""
+        before = self.now if replace_dead else None
+        wanted = self.oracle.enqueue(jobs, replace_dead_before=before, now=self.now)
+        got = self.store.enqueue(jobs, replace_dead_before=before, now=self.now)
         assert_same("enqueue", wanted, got)
         self._remember(got)
         return got

@@ -64,12 +64,18 @@ class LeaseMachine(ComparedMachine):
         """Start with a few jobs."""
         self.compared.enqueue([self.record(fields) for fields in drawn])
 
-    @rule(drawn=st.lists(job_fields, min_size=1, max_size=3), twice=st.booleans(), move=clock_moves)
-    def enqueue(self, drawn: list[Fields], twice: bool, move: ClockMove) -> None:  # noqa: FBT001
-        """Enqueue new jobs; sometimes the first record appears twice in the batch."""
+    @rule(
+        drawn=st.lists(job_fields, min_size=1, max_size=3),
+        twice=st.booleans(),
+        replace_dead=st.booleans(),
+        move=clock_moves,
+    )
+    def enqueue(self, drawn: list[Fields], twice: bool, replace_dead: bool, move: ClockMove) -> None:  # noqa: FBT001
+        """Enqueue new jobs, or replace dead ones; sometimes the first record appears twice in the batch."""
         self.move_clock(move)
         records = [self.record(fields) for fields in drawn]
-        self.compared.enqueue([*records, records[0]] if twice else records)
+        can_replace = replace_dead and all(record.offset is None for record in records)
+        self.compared.enqueue([*records, records[0]] if twice else records, replace_dead=can_replace)
 
     @rule(index=recent_index, drawn=job_fields, invalid=st.booleans(), move=clock_moves)
     def enqueue_again(self, index: int, drawn: Fields, invalid: bool, move: ClockMove) -> None:  # noqa: FBT001
