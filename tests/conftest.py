@@ -20,7 +20,7 @@ import holdfast
 from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABLE
 
 RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
-GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: the tests of settings remove all HOLDFAST_ variables
+GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: tests of the command remove all HOLDFAST_ variables
 OWN_OID = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
 # Each is started once for a module: one process runs the tests of the module that use it.
 SERVERS_OF_A_MODULE = frozenset({"server", "service", "sqlite_service"})
@@ -106,6 +106,8 @@ def shuffle(items, seed):
 
 
 def pytest_configure(config):
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_") and not name.startswith("HOLDFAST_TEST_")]:
+        del os.environ[name]  # a setting of the developer's shell would be a setting of the tests
     if not hasattr(config, "workerinput"):
         os.environ[RUN_FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="holdfast-test-")
 

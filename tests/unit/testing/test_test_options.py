@@ -1,4 +1,4 @@
-"""The options --all and --random of the test suite."""
+"""The test suite: its options --all and --random, and what it takes from the environment."""
 
 import re
 import subprocess
@@ -40,3 +40,8 @@ def test_random_order_is_repeated_by_its_seed():
 def test_a_new_seed_is_printed_and_the_same_in_all_processes():
     printed = run_pytest("tests/unit/test_throttle.py", "-n", "2", "-v", "--random")
     assert re.search(r"^random order: --random=\d+ repeats it", printed, re.MULTILINE)
+
+
+def test_settings_of_the_shell_are_no_settings_of_the_tests(monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SIGNING", "required")
+    assert "passed" in run_pytest("tests/unit/test_task.py", "-n", "0", "-k", "as_the_handler_says")
