@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from holdfast.spark.history.certificate import CHECKS
 
 DEFAULT_FOLDER = Path(__file__).parents[1] / "build" / "demo"
 LEASE = timedelta(seconds=5)  # short, so that the lost leases expire while you watch
+NO_OP_JOBS = 20_000
 CORES = min(4, os.cpu_count() or 1)
 MIN_RUN_SECONDS = 10.0  # long enough that a Python worker can be killed half-way through
 
@@ -80,6 +82,7 @@ class Demo:
         self.began = time.monotonic()
         self.output = Output(quiet=options.json)
         self.folder: Path = options.out
+        self.log = self.folder / "spark.log"
         self.url = f"sqlite:///{quote(str(self.folder / 'jobs.db'))}"
         self.app = Holdfast(self.url)
         self.app.handler("order.ship", queue="orders", retry=Fixed(timedelta(milliseconds=100)))(ship)
@@ -88,6 +91,8 @@ class Demo:
     def run(self) -> int:
         """Run every step; return the exit code."""
         self.introduce()
+        if not self.options.json:
+            self.measure_speed()
         spark = self.start_spark()
         try:
             self.enqueue(make_orders(spark, self.options.orders))
@@ -108,12 +113,24 @@ class Demo:
             self.output.line(f"  {number:>7,}  {KINDS[kind][1]}")
         self.output.line("Half-way through, the demo also kills one of Spark's Python workers.")
 
+    def measure_speed(self) -> None:
+        """Run jobs that do nothing, without Spark: how fast the queue itself is on this machine."""
+        self.output.section("Speed", "app.worker(until_drained=True).run()")
+        with contextlib.closing(Holdfast(f"sqlite:///{quote(str(self.folder / 'speed.db'))}")) as app:
+            nothing = app.handler("nothing")(lambda _payload: None)
+            app.client.enqueue([nothing.request() for _ in range(NO_OP_JOBS)])
+            began = time.monotonic()
+            app.worker(processes=CORES, until_drained=True).run()
+            rate = NO_OP_JOBS / (time.monotonic() - began)
+        self.output.line(f"a worker with {CORES} processes ran {NO_OP_JOBS:,} jobs that do nothing: {rate:,.0f} jobs/s")
+
     def start_spark(self) -> SparkSession:
-        """Start local Spark, which needs no installation."""
+        """Start local Spark, which needs no installation. Its processes write their log to a file."""
         self.output.section("Start Spark", f'session("local[{CORES},4]")')
         began = time.monotonic()
         self.output.line("this takes a few seconds")
-        spark = session(f"local[{CORES},4]")
+        with stderr_in(self.log):
+            spark = session(f"local[{CORES},4]")
         spark.sparkContext.setLogLevel("OFF")  # Spark would log many lines about the processes that the demo kills
         cores = spark.sparkContext.defaultParallelism
         self.output.line(f"Spark {spark.version} with {cores} cores, started in {time.monotonic() - began:.1f} s")
@@ -149,6 +166,8 @@ class Demo:
     def run_jobs(self, spark: SparkSession) -> None:
         """Run the queue on Spark, and kill a Python worker half-way through."""
         self.output.section("Run", "run_queue(app)")
+        pace = 1000 * seconds_per_order(spark, self.options.orders)
+        self.output.line(f"each order sleeps {pace:.3g} ms in its handler: that is the pace of this run")
         outcomes = run_queue(
             self.app,
             spark=spark,
@@ -158,7 +177,10 @@ class Demo:
         )
         endings = {row["ending"]: row["count"] for row in outcomes.groupBy("ending").count().collect()}
         self.output.line("attempts: " + ", ".join(f"{number:,} {ending}" for ending, number in sorted(endings.items())))
-        self.facts["endings"] = endings
+        logged = count_events(self.log.read_text(encoding="utf-8", errors="replace"))
+        events = ", ".join(f"{number:,} {event}" for event, number in logged.items())
+        self.output.line(f"log:      {events or 'nothing'} (spark.log)")
+        self.facts |= {"endings": endings, "logged": logged}
 
     def kill_one_python_worker(self, progress: Progress) -> None:
         """Called twice a second. When half of the jobs have ended, kills the Python worker that holds most leases."""
@@ -248,15 +270,19 @@ RESULTS = """
 
 def make_orders(spark: SparkSession, count: int) -> DataFrame:
     """Orders with their kind and duration. One in ten belongs to a customer whose orders must run in order."""
-    seconds = MIN_RUN_SECONDS * spark.sparkContext.defaultParallelism / count
     kinds = " ".join(f"WHEN id % {every} = 0 THEN '{kind}'" for kind, (every, _) in KINDS.items())
     return spark.range(1, count + 1).selectExpr(
         "id AS order",
         "concat('customer-', id % 331) AS customer",
         "CASE WHEN id % 10 = 0 THEN concat('customer-', id % 331) END AS in_order_for",
         f"CASE {kinds} END AS kind",
-        f"{seconds:f}D AS seconds",
+        f"{seconds_per_order(spark, count):f}D AS seconds",
     )
+
+
+def seconds_per_order(spark: SparkSession, count: int) -> float:
+    """How long the handler sleeps for an order."""
+    return MIN_RUN_SECONDS * spark.sparkContext.defaultParallelism / count
 
 
 def count_kinds(count: int) -> dict[str, int]:
@@ -282,6 +308,33 @@ def final_statements(facts: dict[str, Any]) -> dict[str, bool]:
         "a Python worker was killed during the run": "killed" in facts,
         "no law was broken": not facts["violations"],
     }
+
+
+# The log ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def stderr_in(file: Path) -> Iterator[None]:
+    """Let the processes that are started inside write their stderr to a file: their lines would interrupt the bar."""
+    stderr = os.dup(2)
+    try:
+        with file.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    except BaseException:
+        os.write(stderr, file.read_bytes())  # it says why they did not start
+        raise
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+def count_events(log: str) -> dict[str, int]:
+    """How often each event was logged, such as child.replaced; of leases that were ended together, their number."""
+    counts: dict[str, int] = {}
+    for event, leases in re.findall(r"^([a-z]+\.[a-z_]+) (?:leases=(\d+))?", log, re.MULTILINE):
+        counts[event] = counts.get(event, 0) + int(leases or 1)
+    return dict(sorted(counts.items()))
 
 
 def without_module(error: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -49,6 +50,17 @@ def test_the_demo_refuses_invalid_options(arguments, tmp_path):
     result = run(DEMO, *arguments, folder=tmp_path)
     assert result.returncode == 2
     assert f"{arguments[0]}: wanted" in result.stderr
+
+
+def test_the_demo_counts_the_lines_of_the_log(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    count_events = runpy.run_path(str(DEMO))["count_events"]
+    log = """child.replaced pid=7 exit="killed by SIGKILL" reason=crashed jobs=3 worker=a
+lease.reaped leases=40 worker=a
+lease.reaped leases=2 worker=a
+13:30:00 ERROR Executor: anything else
+"""
+    assert count_events(log) == {"child.replaced": 1, "lease.reaped": 42}
 
 
 @pytest.mark.xdist_group("spark")  # two Spark sessions at a time would slow each other down

@@ -65,10 +65,9 @@ def environment(**more):
 def spark_submit(*arguments):
     """Run ``spark-submit`` to its end, and return what it printed."""
     command = [spark_home() / "bin" / "spark-submit", *map(str, arguments)]
-    home = java_home()
     run = subprocess.run(
         command,
-        env=environment(**({"JAVA_HOME": home} if home else {})),
+        env=environment(JAVA_HOME=java_home()),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

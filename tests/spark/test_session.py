@@ -1,15 +1,18 @@
 """Which session is used, the settings of a new one, and which stores its executors may open."""
 
+import os
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast.errors import Unsupported
 from holdfast.spark import session
-from holdfast.spark.session import COMMON_CONF, LOCAL_MASTER, _default_conf, _master_of_environment, _setting
+from holdfast.spark.session import COMMON_CONF, LOCAL_MASTER, _default_conf, _java_for, _master_of_environment, _setting
 from holdfast.spark.store_access import check, on_one_machine
 from tests.soak.spark_runs import MAX_CODE_SHARE, code_cache_bytes, run_sync_audit
 
@@ -31,6 +34,29 @@ def test_a_session_has_room_for_the_compiled_code_of_many_runs_and_audits(spark,
     used, reserved = code_cache_bytes(spark)
     assert reserved >= 200 << 20
     assert used < MAX_CODE_SHARE * reserved
+
+
+def test_the_jvm_gets_no_module_about_which_it_would_print_a_warning(spark):
+    management = spark.sparkContext._jvm.java.lang.management.ManagementFactory
+    arguments = list(management.getRuntimeMXBean().getInputArguments())
+    assert arguments
+    assert not any("incubator" in one for one in arguments)
+
+
+@pytest.mark.parametrize("home", [None, "/usr/lib/jvm/of the caller"])
+def test_the_java_of_the_caller_stays_after_the_start(home, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("JAVA_HOME", home)
+    with _java_for("local[2]"):
+        shim = Path(os.environ["JAVA_HOME"], "bin", "java")
+        command = [shim, "--add-modules=jdk.incubator.vector", "-version"]
+        version = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "version" in version.stderr
+    assert "incubator" not in version.stderr + version.stdout
+    assert os.environ.get("JAVA_HOME") == (home or str(shim.parents[1]))
+    assert ("of the caller" in shim.read_text()) == (home is not None)
 
 
 def test_on_a_cluster_the_spark_driver_does_not_bind_to_loopback(monkeypatch):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +82,23 @@ def session(master: str | SparkSession | None = None, *, debug: bool = False, **
         settings = {**defaults, **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return register_format(builder.getOrCreate())
+    with _java_for(master):
+        return register_format(builder.getOrCreate())
+
+
+@contextmanager
+def _java_for(master: str | None) -> Iterator[None]:
+    """Set JAVA_HOME for a JVM that is started inside, if Holdfast chooses its Java. One of the caller is set again."""
+    if master is None or master.startswith("sc://"):
+        yield
+        return
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = java_home()
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
 
 
 def register_format(spark: SparkSession) -> SparkSession:
@@ -118,9 +136,6 @@ def _default_conf(master: str | None) -> dict[str, str]:
     """Return the settings of a new session; the caller's settings override them."""
     if master is None:
         return COMMON_CONF
-    home = java_home()
-    if home is not None:
-        os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not master.startswith("local"):
         return COMMON_CONF  # executors of a cluster have their own Python

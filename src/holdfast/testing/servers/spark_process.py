@@ -121,11 +121,9 @@ def _environment(folder: Path) -> dict[str, str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "HOLDFAST_"))
     }
-    home = java_home()
-    if home is not None:
-        environment["JAVA_HOME"] = home
     return {
         **environment,
+        "JAVA_HOME": java_home(),
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(folder),  # ignores the settings of this machine
         "SPARK_LOCAL_IP": LOOPBACK,
