@@ -30,7 +30,7 @@ from holdfast.drivers.contract import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model import bounds
-from holdfast.model.definition import JobDefinition
+from holdfast.model.definition import JobBuilder, JobDefinition
 from holdfast.model.lease import Enqueued
 from holdfast.model.limit_key import LimitKeySource, check_source
 from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
@@ -362,14 +362,24 @@ class Holdfast:
 
         return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
 
-    def cron(self, name: str) -> ScheduleBuilder:
+    @overload
+    def cron(self, name: str) -> ScheduleBuilder: ...
+    @overload
+    def cron(self, name: JobDefinition | JobBuilder) -> Schedule: ...
+
+    def cron(self, name: str | JobDefinition | JobBuilder) -> ScheduleBuilder | Schedule:
         """Describe a schedule: ``app.cron("report").daily(at="06:00").weekdays().run(make_report)``.
 
+        A definition with a schedule, or its builder, is taken as it is; its name, or else its type, names the schedule.
         A scheduler, which is part of ``holdfast work``, enqueues its jobs: once each, however many schedulers run.
         """
-        from holdfast.cron.builder import ScheduleBuilder  # noqa: PLC0415 - a producer has no schedules
+        from holdfast.cron.builder import ScheduleBuilder, schedule_of  # noqa: PLC0415 - a producer has no schedules
 
-        return ScheduleBuilder(name, self._add_schedule)
+        if isinstance(name, str):
+            return ScheduleBuilder(name, self._add_schedule)
+        schedule = schedule_of(name.build() if isinstance(name, JobBuilder) else name)
+        self._add_schedule(schedule, None)
+        return schedule
 
     def _add_schedule(self, schedule: Schedule, hook: CompletionHook | None) -> None:
         if schedule.name in self.code_schedules:

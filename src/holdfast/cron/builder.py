@@ -1,4 +1,4 @@
-"""``ScheduleBuilder``: a schedule in a fluent form, which ``app.cron("name")`` returns.
+"""``ScheduleBuilder``: the ``JobBuilder`` with frequencies, which ``app.cron("name")`` returns.
 
 app.cron("report").daily(at="06:00").weekdays().timezone("Europe/Berlin").run(make_report)
 app.cron("poll").every_minutes(5).between("08:00", "18:00").single_instance().run("poll", {"source": "crm"})
@@ -7,6 +7,7 @@ app.cron("poll").every_minutes(5).between("08:00", "18:00").single_instance().ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields as dataclass_fields
 from datetime import time, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, overload
 
@@ -15,6 +16,7 @@ from holdfast.cron.payload import encode_payload
 from holdfast.cron.schedule import Missed, Schedule
 from holdfast.cron.window import TimeWindow
 from holdfast.errors import InvalidInput
+from holdfast.model.definition import JobBuilder, JobDefinition
 from holdfast.task import Task
 
 if TYPE_CHECKING:  # loads the scheduler, which a program that only declares schedules does not need
@@ -27,19 +29,26 @@ Register: TypeAlias = "Callable[[Schedule, CompletionHook | None], None]"
 
 _QUARTERS = (1, 4, 7, 10)
 _UNSET: Final = object()
+_OF_ONE_JOB = ("idempotency_key", "run_at", "delay", "retry", "unique", "webhook")  # fields that no schedule has
 
 
-class ScheduleBuilder:
-    """Describes a schedule step by step; ``run`` ends the description. Contradictions raise ``InvalidInput``."""
+class ScheduleBuilder(JobBuilder):
+    """Describes a job and when it is enqueued; ``run`` ends the description. Contradictions raise ``InvalidInput``.
 
-    def __init__(self, name: str, register: Register) -> None:
+    A value of the job that is not set is that of the handler. ``build`` returns a definition with the schedule, whose
+    type is the name.
+    """
+
+    def __init__(self, name: str, register: Register = lambda _schedule, _hook: None) -> None:
+        super().__init__(name)
+        self._set(name=name)
         self._register = register
         self._frequency = Frequency()
-        self._fields: dict[str, Any] = {"name": name}
+        self._schedule_fields: dict[str, Any] = {}  # those that a definition does not have
         self._hook: CompletionHook | None = None
 
-    def _set(self, **fields: object) -> Self:
-        self._fields.update(fields)
+    def _set_schedule(self, **fields: object) -> Self:
+        self._schedule_fields.update(fields)
         return self
 
     # How often --------------------------------------------------------------------------------------------------
@@ -48,6 +57,10 @@ class ScheduleBuilder:
         """Fire as a cron expression says: see ``CronExpression``."""
         self._frequency.set_expression(text)
         return self
+
+    def schedule(self, expression: str, timezone: str = "UTC") -> Self:
+        """Fire as a cron expression says, in this time zone."""
+        return self.expression(expression).timezone(timezone)
 
     def every_minute(self) -> Self:
         """Fire every minute."""
@@ -142,7 +155,7 @@ class ScheduleBuilder:
 
     def between(self, start: str | time, end: str | time) -> Self:
         """Fire only between two times of the day, both included; an end before the start is on the next day."""
-        return self._set(window=TimeWindow.parse(start, end))
+        return self._set_schedule(window=TimeWindow.parse(start, end))
 
     def between_hours(self, first: int, last: int) -> Self:
         """Fire only in these hours, the last one included."""
@@ -160,69 +173,35 @@ class ScheduleBuilder:
 
     def jitter(self, length: timedelta) -> Self:
         """Start each job up to this much later, by an amount that is the same on every node."""
-        return self._set(jitter=length)
+        return self._set_schedule(jitter=length)
 
     # Whether, and after what ------------------------------------------------------------------------------------
-
-    def enabled(self, flag: bool = True) -> Self:  # noqa: FBT001, FBT002 - the value of a field
-        """Fire only if this is true."""
-        return self._set(enabled=flag)
-
-    def environments(self, *names: str) -> Self:
-        """Fire only where the setting ``environment`` is one of these."""
-        return self._set(environments=names)
 
     def depends_on(self, *schedules: str | Schedule, completed: bool = False) -> Self:
         """Come after these schedules in a tick; with ``completed``, only after their jobs are done."""
         names = tuple(each.name if isinstance(each, Schedule) else each for each in schedules)
-        return self._set(depends_on=names, completed=completed)
+        if completed:
+            self._set_schedule(completed=True)
+        return self._set(depends_on=names)
 
     def missed(self, policy: Missed | Literal["skip", "last", "all"], cap: int | None = None) -> Self:
         """Say what happens to fires that no scheduler was there for; ``cap`` is the most that ``all`` fires."""
-        return self._set(missed=policy, **({} if cap is None else {"max_missed": cap}))
+        return self._set_schedule(missed=policy, **({} if cap is None else {"max_missed": cap}))
 
     def grace(self, length: timedelta) -> Self:
         """Treat a fire that is later than this as missed; by default a minute."""
-        return self._set(grace=length)
+        return self._set_schedule(grace=length)
 
     # Which job --------------------------------------------------------------------------------------------------
 
-    def queue(self, name: str) -> Self:
-        """Enqueue the jobs in this queue."""
-        return self._set(queue=name)
-
-    def priority(self, priority: int) -> Self:
-        """Set the priority of the jobs, 0 to 9; 9 runs first."""
-        return self._set(priority=priority)
-
-    def max_attempts(self, max_attempts: int) -> Self:
-        """Set the maximum number of runs of a job."""
-        return self._set(max_attempts=max_attempts)
-
-    def timeout(self, timeout: timedelta) -> Self:
-        """Set the time limit of one attempt."""
-        return self._set(timeout=timeout)
-
-    def single_instance(self, key: str | None = None) -> Self:
-        """Run one of the jobs at a time: of its queue and type, or of all jobs with the same ``key``."""
-        return self._set(single_instance=True if key is None else key)
-
-    def meta(self, **meta: object) -> Self:
-        """Add values that are passed to the handler unchanged."""
-        return self._set(meta={**self._fields.get("meta", {}), **meta})
-
-    def payload(self, payload: object) -> Self:
-        """Set the payload of the jobs, if ``run`` passes none."""
-        return self._set(payload=payload)
-
     def on_complete(self, then: str | AnyTask | CompletionHook) -> Self:
         """When the job of a fire has ended, enqueue a job of this type, or call ``fn(completion)`` in a scheduler."""
-        if self._hook is not None or "on_complete" in self._fields:
+        if self._hook is not None or "on_complete" in self._schedule_fields:
             raise InvalidInput("on_complete", wanted="one type or function", got="a second one")
         if isinstance(then, Task):
-            return self._set(on_complete=then.definition.type)
+            return self._set_schedule(on_complete=then.definition.type)
         if isinstance(then, str):
-            return self._set(on_complete=then)
+            return self._set_schedule(on_complete=then)
         if not callable(then):
             raise InvalidInput("on_complete", wanted="a type, a task or a function", got=then)
         self._hook = then
@@ -245,12 +224,37 @@ class ScheduleBuilder:
             if "payload" in self._fields:
                 raise InvalidInput("payload", wanted="payload() or an argument of run()", got="both")
             self.payload(payload)
-        fields = dict(self._fields)
+        fields = {**self._fields, **self._schedule_fields}
         if isinstance(work, Task):
             fields["type"] = work.definition.type
             fields["payload"] = encode_payload(fields["name"], work, fields.get("payload"))
         else:
             fields["type"] = work
-        schedule = Schedule(expression=self._frequency.expression(), **fields)
+        schedule = _make_schedule({**fields, "expression": self._frequency.expression()})
         self._register(schedule, self._hook)
         return schedule
+
+    def build(self) -> JobDefinition:
+        """Return a definition with this schedule. Raises ``InvalidInput`` for parts that only ``run`` keeps."""
+        kept_by_run = [*self._schedule_fields, *(["on_complete"] if self._hook is not None else [])]
+        if kept_by_run:
+            raise InvalidInput(kept_by_run[0], wanted="run(...), which keeps it", got="build()")
+        return JobDefinition(**self._fields, schedule=self._frequency.expression())
+
+
+def schedule_of(definition: JobDefinition) -> Schedule:
+    """Return the schedule of a definition: its name is that of the definition, or else the type."""
+    if definition.schedule is None:
+        raise InvalidInput("definition", wanted="one with a schedule: JobBuilder(...).schedule(...)", got="none")
+    fields = {each.name: getattr(definition, each.name) for each in dataclass_fields(definition)}
+    fields["expression"] = fields.pop("schedule")
+    return _make_schedule({**fields, "name": definition.name or definition.type})
+
+
+def _make_schedule(fields: dict[str, Any]) -> Schedule:
+    """Return the schedule with these fields of a definition. Raises ``InvalidInput`` for one that it cannot have."""
+    for name in _OF_ONE_JOB:
+        if fields.pop(name, None) is not None:
+            wanted = "none: each fire has its own key and start, and the handler says the rest"
+            raise InvalidInput(f"{name} of the schedule {fields['name']}", wanted=wanted, got=f"a {name}")
+    return Schedule(**fields)

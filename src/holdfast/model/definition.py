@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Self, Unpack
 
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords, check_meta, check_shared
 from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.unique import Unique
@@ -24,7 +27,12 @@ _UNSET: Final = _Unset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefinition:
-    """The fields that requests for one kind of job share. Immutable: every ``with_*`` returns a changed copy."""
+    """The fields that requests for one kind of job share. Immutable: every ``with_*`` returns a changed copy.
+
+    Payload and meta are copied when the definition and its requests are made. ``schedule``, ``timezone``, ``enabled``,
+    ``environments`` and ``depends_on`` are those of the schedule that ``app.cron(definition)`` makes; requests ignore
+    them.
+    """
 
     type: str
     payload: object = None
@@ -38,14 +46,33 @@ class JobDefinition:
     name: str | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
     webhook: str | None = None
+    idempotency_key: str | None = None
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    schedule: str | None = None  # a cron expression, which ``app.cron`` checks
+    timezone: str = "UTC"  # of the schedule
+    enabled: bool = True
+    environments: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()  # names of schedules
 
     def __post_init__(self) -> None:
-        """Check the fields as a request does."""
+        """Check the fields as a request does, and copy what the caller could change."""
         check_shared(self)
+        bounds.check_optional_text("schedule", self.schedule)
+        bounds.check_text("timezone", self.timezone)
+        bounds.check_boolean("enabled", self.enabled)
+        for name in ("environments", "depends_on"):
+            object.__setattr__(self, name, _check_names(name, getattr(self, name)))
+        object.__setattr__(self, "payload", deepcopy(self.payload))
+        object.__setattr__(self, "meta", deepcopy(dict(self.meta)))
 
     def request(self, payload: object = _UNSET, **keywords: Unpack[RequestKeywords]) -> JobRequest:
         """Return a request for one job. A keyword replaces the value of the definition; ``meta`` is added to it."""
+        has_time = "run_at" in keywords or "delay" in keywords  # each of them replaces both
         fields: dict[str, Any] = {
+            "run_at": None if has_time else self.run_at,
+            "delay": None if has_time else self.delay,
+            "idempotency_key": self.idempotency_key,
             "queue": self.queue,
             "priority": self.priority,
             "timeout": self.timeout,
@@ -54,14 +81,14 @@ class JobDefinition:
             "unique": self.unique,
             "single_instance": self.single_instance,
             "name": self.name,
-            "meta": self.meta,
+            "meta": deepcopy(self.meta) if self.meta else {},
             "webhook": self.webhook,
             **keywords,
         }
         if self.meta and "meta" in keywords:
             check_meta(keywords["meta"])
-            fields["meta"] = {**self.meta, **keywords["meta"]}
-        return JobRequest(type=self.type, payload=self.payload if payload is _UNSET else payload, **fields)
+            fields["meta"] = {**deepcopy(self.meta), **keywords["meta"]}
+        return JobRequest(type=self.type, payload=deepcopy(self.payload) if payload is _UNSET else payload, **fields)
 
     def with_payload(self, payload: object) -> JobDefinition:
         """Return a copy with another payload."""
@@ -106,6 +133,40 @@ class JobDefinition:
     def with_webhook(self, webhook: str | None) -> JobDefinition:
         """Return a copy with another webhook: the URL that is called when the job has ended."""
         return replace(self, webhook=webhook)
+
+    def with_idempotency_key(self, idempotency_key: str | None) -> JobDefinition:
+        """Return a copy with another idempotency key."""
+        return replace(self, idempotency_key=idempotency_key)
+
+    def with_run_at(self, run_at: datetime | None) -> JobDefinition:
+        """Return a copy with another earliest start, and without a delay."""
+        return replace(self, run_at=run_at, delay=None)
+
+    def with_delay(self, delay: timedelta | None) -> JobDefinition:
+        """Return a copy with another delay, and without an earliest start."""
+        return replace(self, delay=delay, run_at=None)
+
+    def with_schedule(self, schedule: str | None, timezone: str = "UTC") -> JobDefinition:
+        """Return a copy with another cron expression and its time zone."""
+        return replace(self, schedule=schedule, timezone=timezone)
+
+    def with_enabled(self, enabled: bool) -> JobDefinition:  # noqa: FBT001 - the value of a field
+        """Return a copy whose schedule fires, or does not."""
+        return replace(self, enabled=enabled)
+
+    def with_environments(self, *environments: str) -> JobDefinition:
+        """Return a copy whose schedule fires only in these environments; none: everywhere."""
+        return replace(self, environments=environments)
+
+    def with_depends_on(self, *schedules: str) -> JobDefinition:
+        """Return a copy whose schedule comes after these schedules."""
+        return replace(self, depends_on=schedules)
+
+
+def _check_names(field: str, names: object) -> tuple[str, ...]:
+    if not isinstance(names, tuple | list):
+        raise InvalidInput(field, wanted="several names", got=names)
+    return tuple(dict.fromkeys(bounds.check_name(field, name) for name in names))
 
 
 class JobBuilder:
@@ -161,6 +222,34 @@ class JobBuilder:
     def webhook(self, webhook: str) -> Self:
         """Set the URL that is called when the job has ended."""
         return self._set(webhook=webhook)
+
+    def idempotency_key(self, key: str) -> Self:
+        """Set the idempotency key: one job of the queue has it."""
+        return self._set(idempotency_key=key)
+
+    def run_at(self, instant: datetime) -> Self:
+        """Set the earliest start."""
+        return self._set(run_at=instant)
+
+    def delay(self, delay: timedelta) -> Self:
+        """Set how long a job waits from the time of its enqueue."""
+        return self._set(delay=delay)
+
+    def schedule(self, expression: str, timezone: str = "UTC") -> Self:
+        """Set a cron expression, in this time zone, for ``app.cron``. ``ScheduleBuilder`` has words for it."""
+        return self._set(schedule=expression, timezone=timezone)
+
+    def enabled(self, flag: bool = True) -> Self:  # noqa: FBT001, FBT002 - the value of a field
+        """Let the schedule fire only if this is true."""
+        return self._set(enabled=flag)
+
+    def environments(self, *names: str) -> Self:
+        """Let the schedule fire only where the setting ``environment`` is one of these."""
+        return self._set(environments=names)
+
+    def depends_on(self, *schedules: str) -> Self:
+        """Let the schedule come after these schedules."""
+        return self._set(depends_on=schedules)
 
     def build(self) -> JobDefinition:
         """Return the definition. Raises ``InvalidInput``."""

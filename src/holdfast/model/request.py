@@ -50,14 +50,6 @@ class JobRequest:
     def __post_init__(self) -> None:
         """Check every field."""
         check_shared(self)
-        if self.run_at is not None:
-            bounds.instant_from("run_at", self.run_at)
-            if self.delay is not None:
-                raise InvalidInput("delay", wanted="either run_at or delay", got="both")
-        if self.delay is not None:
-            bounds.duration_from("delay", self.delay)
-        if self.idempotency_key is not None:
-            bounds.check_text("idempotency_key", self.idempotency_key)
         if self.domain is not None:
             bounds.check_text("domain", self.domain)
         if self.limit_key is not None:
@@ -118,6 +110,14 @@ def check_shared(request: JobRequest | JobDefinition) -> None:
     if request.unique is not None:
         to_unique_for(request.unique)
     check_single_instance(request.single_instance)
+    if request.run_at is not None:
+        bounds.instant_from("run_at", request.run_at)
+        if request.delay is not None:
+            raise InvalidInput("delay", wanted="either run_at or delay", got="both")
+    if request.delay is not None:
+        bounds.duration_from("delay", request.delay)
+    if request.idempotency_key is not None:
+        bounds.check_text("idempotency_key", request.idempotency_key)
     if request.name is not None:
         bounds.check_text("name", request.name)
     if request.webhook is not None:

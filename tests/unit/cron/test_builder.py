@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from datetime import time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from holdfast import Holdfast
+from holdfast import Fixed, Holdfast, JobBuilder, JobDefinition, ScheduleBuilder
 from holdfast import settings as settings_module
 from holdfast.cron.schedule import Missed, Schedule
 from holdfast.cron.window import TimeWindow
@@ -330,3 +330,71 @@ def test_the_environment_is_read_from_its_variable():
 def test_an_app_with_schedules_can_be_pickled(app):
     app.cron("s").daily().run("t")
     assert pickle.loads(pickle.dumps(app)).code_schedules == app.code_schedules
+
+
+# Definitions ------------------------------------------------------------------------------------------------
+
+
+def test_a_definition_with_a_schedule_is_a_schedule_of_the_app(app):
+    builder = (
+        JobBuilder("report.make")
+        .schedule("0 6 * * *", "Europe/Berlin")
+        .payload({"kind": "all"})
+        .queue("reports")
+        .priority(3)
+        .max_attempts(2)
+        .meta(team="a")
+        .enabled(False)
+        .environments("production")
+    )
+    schedule = app.cron(builder.build())
+    later = app.cron(builder.named("later").depends_on("report.make"))
+    assert schedule == Schedule(
+        name="report.make",
+        expression="0 6 * * *",
+        timezone="Europe/Berlin",
+        type="report.make",
+        payload={"kind": "all"},
+        queue="reports",
+        priority=3,
+        max_attempts=2,
+        meta={"team": "a"},
+        enabled=False,
+        environments=("production",),
+    )
+    assert (later.name, later.depends_on) == ("later", ("report.make",))
+    assert app.declared_schedules() == [schedule, later]
+
+
+def test_the_builder_of_schedules_builds_definitions_too(app):
+    builder = ScheduleBuilder("report.make").daily(at="06:00").timezone("Europe/Berlin").queue("reports")
+    assert isinstance(builder, JobBuilder)
+    assert builder.build() == JobDefinition(
+        type="report.make", name="report.make", queue="reports", schedule="0 6 * * *", timezone="Europe/Berlin"
+    )
+    assert app.cron(builder).expression == "0 6 * * *"
+    with pytest.raises(InvalidInput, match="jitter: wanted run"):
+        builder.jitter(timedelta(seconds=1)).build()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda job: job, "definition: wanted one with a schedule"),
+        (lambda job: job.schedule("at six"), "expression"),
+        (lambda job: job.schedule("0 6 * * *", "Mars"), "zone"),
+        (lambda job: job.schedule("0 6 * * *").idempotency_key("k"), "idempotency_key of the schedule t: wanted none"),
+        (lambda job: job.schedule("0 6 * * *").delay(timedelta(1)), "delay of the schedule t"),
+        (lambda job: job.schedule("0 6 * * *").retry(Fixed(timedelta(1))), "retry of the schedule t"),
+        (lambda job: job.schedule("0 6 * * *").named("two words"), "schedule: wanted 1 to 128"),
+    ],
+)
+def test_a_definition_that_cannot_be_a_schedule_is_refused(app, change, message):
+    with pytest.raises(InvalidInput, match=message):
+        app.cron(change(JobBuilder("t")).build())
+    assert app.code_schedules == {}
+
+
+def test_a_fluent_schedule_refuses_what_belongs_to_one_job(app):
+    with pytest.raises(InvalidInput, match="run_at of the schedule report"):
+        app.cron("report").daily().run_at(datetime(2027, 1, 15, tzinfo=UTC)).run("t")

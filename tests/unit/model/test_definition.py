@@ -46,8 +46,54 @@ def test_a_builder_builds_a_definition():
 
 def test_an_empty_builder_has_the_defaults_of_a_request():
     definition, request = JobBuilder("t").build(), JobRequest(type="t")
+    of_a_schedule = {"schedule", "timezone", "enabled", "environments", "depends_on"}
     for field in fields(JobDefinition):
-        assert getattr(definition, field.name) == getattr(request, field.name)
+        assert field.name in of_a_schedule or getattr(definition, field.name) == getattr(request, field.name)
+    assert definition.request() == request
+
+
+def test_a_definition_keeps_its_values_when_the_caller_changes_his():
+    payload, meta = {"to": ["ada"]}, {"tags": ["a"]}
+    definition = JobDefinition(type="t", payload=payload, meta=meta)
+    request = definition.request()
+    payload["to"].append("eve")
+    meta["tags"].append("b")
+    request.payload["to"].append("mallory")
+    request.meta["tags"].append("c")
+    plain = JobBuilder("t").build()
+    plain.request().meta["x"] = 1
+    assert (definition.payload, definition.meta, plain.meta) == ({"to": ["ada"]}, {"tags": ["a"]}, {})
+    assert definition.request().payload == {"to": ["ada"]}
+
+
+def test_a_definition_carries_its_key_its_start_and_its_schedule():
+    at = datetime(2027, 1, 15, tzinfo=UTC)
+    built = (
+        JobBuilder("t")
+        .idempotency_key("k")
+        .run_at(at)
+        .schedule("0 6 * * *", "Europe/Berlin")
+        .enabled(False)
+        .environments("production", "staging")
+        .depends_on("load")
+        .build()
+    )
+    assert built == JobDefinition(
+        type="t",
+        idempotency_key="k",
+        run_at=at,
+        schedule="0 6 * * *",
+        timezone="Europe/Berlin",
+        enabled=False,
+        environments=("production", "staging"),
+        depends_on=("load",),
+    )
+    request = built.request()
+    assert (request.idempotency_key, request.run_at) == ("k", at)
+    soon = built.request(delay=timedelta(seconds=1), idempotency_key="other")
+    assert (soon.run_at, soon.delay, soon.idempotency_key) == (None, timedelta(seconds=1), "other")
+    delayed = JobBuilder("t").delay(timedelta(minutes=1)).build()
+    assert (delayed.request().delay, delayed.with_run_at(at).request().run_at) == (timedelta(minutes=1), at)
 
 
 def test_changing_a_builder_does_not_change_what_it_has_built():
@@ -71,6 +117,13 @@ def test_changing_a_builder_does_not_change_what_it_has_built():
         (FULL.with_name(None), "name", None),
         (FULL.with_meta(tier=2, region="eu"), "meta", {"team": "growth", "tier": 2, "region": "eu"}),
         (FULL.with_webhook(None), "webhook", None),
+        (FULL.with_idempotency_key("k"), "idempotency_key", "k"),
+        (FULL.with_run_at(datetime(2027, 1, 15, tzinfo=UTC)), "run_at", datetime(2027, 1, 15, tzinfo=UTC)),
+        (FULL.with_delay(timedelta(seconds=1)), "delay", timedelta(seconds=1)),
+        (FULL.with_schedule("0 6 * * *"), "schedule", "0 6 * * *"),
+        (FULL.with_enabled(False), "enabled", False),
+        (FULL.with_environments("test"), "environments", ("test",)),
+        (FULL.with_depends_on("load"), "depends_on", ("load",)),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -128,6 +181,10 @@ def test_a_request_has_its_own_payload_or_the_definitions():
         {"max_attempts": 0},
         {"retry": Custom(lambda _: timedelta())},
         {"meta": {"holdfast.x": 1}},
+        {"run_at": datetime(2027, 1, 15, tzinfo=UTC), "delay": timedelta(1)},
+        {"enabled": "no"},
+        {"environments": "production"},
+        {"depends_on": ("a b",)},
     ],
 )
 def test_a_definition_is_checked_when_it_is_made(wrong: dict[str, object]):
