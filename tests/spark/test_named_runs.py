@@ -4,7 +4,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SystemClock
-from holdfast.errors import OutcomesTrimmed
+from holdfast.errors import InvalidInput, OutcomesTrimmed
 from holdfast.spark import run
 from holdfast.spark.execution.handler_version import handler_version
 from tests.spark.conftest import OPTIONS
@@ -66,6 +66,35 @@ def test_rows_that_nothing_is_left_of_run_again_and_have_one_outcome(nightly, ur
     result = nightly()
     assert (nightly.ran(), result.summary.done, result.summary.dead, result.summary.open) == (20, 9, 1, 0)
     assert (result.ok.count(), result.dead.count()) == (9, 1)
+
+
+def test_dead_rows_run_again_as_new_jobs_whether_they_were_corrected_or_not(spark, url):
+    def divide(row):
+        return 10 // row["by"]
+
+    def call(*rows, **options):
+        df = spark.createDataFrame(rows, "n int, by int")
+        named = {"key": "n", "url": url, "run": "divide", "max_attempts": 1, "slots": 1, "options": OPTIONS}
+        return run(df, divide, **named, **options)
+
+    first = call((1, 5), (2, 0), (3, 0))
+    assert (first.summary.done, first.summary.dead) == (1, 2)
+    with pytest.raises(
+        InvalidInput, match=r"others for n=2, which an earlier call stored: they differ in by.*retry_dead"
+    ):
+        call((1, 5), (2, 2), (3, 0))
+    again = call((1, 5), (2, 2), (3, 0), retry_dead=True)
+    assert {row["n"]: row["holdfast"]["result"] for row in again.ok.collect()} == {1: "2", 2: "5"}
+    [dead] = again.dead.collect()
+    assert (dead["n"], dead["holdfast"]["attempts"]) == (3, 1)
+    with holdfast.connect(url) as store:
+        endings = [str(row.ending) for row in store.ledger()]
+    assert (endings.count("purged"), endings.count("acked")) == (2, 2)
+
+
+def test_only_a_named_run_retries_dead_rows(spark, url):
+    with pytest.raises(InvalidInput, match="retry_dead: wanted the name of an earlier run"):
+        run(spark.range(1), len, key="id", url=url, retry_dead=True)
 
 
 def _forget_keys(url):

@@ -1,5 +1,6 @@
 """The row source of a slot, without Spark."""
 
+import re
 from dataclasses import replace
 
 import msgspec
@@ -9,15 +10,16 @@ from pyspark.sql.types import LongType, StringType
 
 import holdfast
 import holdfast.driver
-from holdfast.clock import MINUTE
+from holdfast.clock import MINUTE, SystemClock
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
-from holdfast.model.settlement import Ack
+from holdfast.model.settlement import Ack, Fail
 from holdfast.spark.execution.row_source import (
     AHEAD_BATCH_JOBS,
     AHEAD_GROWTH,
     SHORT_BATCH_JOBS,
+    EarlierCalls,
     RowJobs,
     RowSource,
 )
@@ -161,6 +163,40 @@ def test_a_key_of_two_different_rows_stops_the_run(store):
     assert read_stop(store, "r") == STOP
     assert reserve(rows, 1000) == []
     assert states(store) == (600, 0)
+
+
+def named_source(store, *rows, began_at, retry_dead):
+    jobs = RowJobs(iter([batch(*rows)]), TEMPLATE, COLUMNS)
+    earlier = EarlierCalls(began_at, retry_dead=retry_dead)
+    return RowSource(store, jobs, run="r", queues=["q"], types=["t"], lease_for=MINUTE, worker="w", earlier=earlier)
+
+
+def reserve_all(source):
+    """Reserve as a slot does: what was stored without a lease comes with the next call."""
+    return reserve(source, 1000) + reserve(source, 1000)
+
+
+def test_a_stored_row_with_other_values_is_refused_and_a_dead_one_is_retried_once_in_a_call(store):
+    for reservation in reserve(row_source(store, 5, 6), 1000):
+        end = Fail(reservation.lease, reason="no") if reservation.job.idempotency_key == "5" else Ack(reservation.lease)
+        store.settle([end])
+    began_at = SystemClock().now() + MINUTE
+    for row, hint in (
+        ((5, 7), r"It is dead: run\(..., retry_dead=True\)"),
+        ((6, 7), "It is done and keeps its values"),
+    ):
+        refused = named_source(store, row, began_at=began_at, retry_dead=False)
+        assert reserve_all(refused) == []
+        assert re.search(
+            f"others for k={row[0]}, which an earlier call stored: .*n. {hint}", refused.report()[2][0].as_py()
+        )
+    [retried] = reserve_all(named_source(store, (5, 7), (6, 1), began_at=began_at, retry_dead=True))
+    assert (retried.job.idempotency_key, retried.job.payload, retried.job.attempts) == ("5", b'{"k":5,"n":7}', 1)
+    store.settle([Fail(retried.lease, reason="again")])
+    assert (
+        reserve_all(named_source(store, (5, 7), began_at=began_at, retry_dead=False)) == []
+    )  # the same Spark task again
+    assert [str(row.ending) for row in store.ledger()] == ["failed", "acked", "purged", "failed"]
 
 
 def test_equal_rows_share_a_job(store):

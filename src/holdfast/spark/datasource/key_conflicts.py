@@ -6,25 +6,40 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.wire.codec import JSON
 
 MAX_SHOWN_COLUMNS = 10
+NOT_KEPT = "its job is no longer kept"
 
 
-def key_conflict(store: Store, job_id: str, payload: bytes, key: str) -> InvalidInput:
+def key_conflict(job: JobRecord | None, payload: bytes, key: str) -> InvalidInput:
     """Return the error for a row whose key another job has; ``key`` shows the values of the key columns."""
-    job = store.get(job_id)
-    difference = "its job is no longer kept" if job is None else _difference(payload, job.payload)
-    return _conflict(key, difference)
+    return _conflict(key, NOT_KEPT if job is None else _difference(payload, job.payload))
+
+
+def stored_conflict(job: JobRecord | None, payload: bytes, key: str, *, is_retried: bool) -> InvalidInput:
+    """Return the error for a row that an earlier call of its run has stored with other values."""
+    if job is None:
+        reason = f"{NOT_KEPT}; give the run another name"
+    elif job.state is State.DEAD:
+        reason = f"{_difference(payload, job.payload)}. It is dead: " + (
+            "a registered reader of the ledger has not read its end; call run again"
+            if is_retried
+            else "run(..., retry_dead=True) runs the corrected row"
+        )
+    else:
+        reason = f"{_difference(payload, job.payload)}. It is {job.state} and keeps its values"
+    wanted = "the values that a row of this run was stored with"
+    return InvalidInput("key", wanted=wanted, got=f"others for {key}, which an earlier call stored: {reason}")
 
 
 def job_conflict(store: Store, job_id: str, job: JobRecord) -> InvalidInput:
     """Return the error for a job whose key, or whose offset in its domain, another job has with another payload."""
     known = store.get(job_id)
     if job.offset is None or (known is not None and job.idempotency_key == known.idempotency_key is not None):
-        return key_conflict(store, job_id, job.payload, repr(job.idempotency_key))
-    difference = "its job is no longer kept" if known is None else _difference(job.payload, known.payload)
+        return key_conflict(known, job.payload, repr(job.idempotency_key))
+    difference = NOT_KEPT if known is None else _difference(job.payload, known.payload)
     got = f"two different rows with domain {job.domain!r} and offset {job.offset}: {difference}"
     return InvalidInput("offset", wanted="one row for each offset of a domain", got=got)
 

@@ -21,6 +21,7 @@ from uuid_utils import uuid7
 
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SystemClock
+from holdfast.cron.store import ScheduleStore
 from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, duration, retention
@@ -48,7 +49,7 @@ from holdfast.spark.execution.row_order import (
     with_order,
 )
 from holdfast.spark.execution.row_outcomes import read_row_outcomes
-from holdfast.spark.execution.row_source import REPORT_DDL, run_rows
+from holdfast.spark.execution.row_source import REPORT_DDL, EarlierCalls, run_rows
 from holdfast.spark.execution.run_columns import (
     KEY,
     InputColumns,
@@ -81,6 +82,7 @@ def run(
     url: str | None = None,
     store: str | None = None,
     run: str | None = None,
+    retry_dead: bool = False,
     max_attempts: int | None = None,
     timeout: timedelta | str | None = None,
     retry: RetryPolicy | str | None = None,
@@ -138,6 +140,12 @@ def run(
     more: a call in that time raises ``OutcomesTrimmed`` and runs no row twice. Both errors have the frames of the rows
     that have ended, as ``result``.
 
+    A row that a named run has stored keeps its values: a call with other values for its key stops with
+    ``InvalidInput``. With ``retry_dead`` the dead rows of earlier calls that are in ``df`` run again, as new jobs with
+    all their attempts, whether their values were corrected or not. The job of the dead row is purged in the
+    transaction that stores the new one, so two calls at a time make one job of a row. In order of a domain such a row
+    is a new one. ``max_dead_ratio`` then counts the rows of this call only.
+
     The store is ``url``, or the store with the name ``store`` in the settings of the Spark driver and of the executors,
     or the store of the settings.
 
@@ -146,7 +154,7 @@ def run(
     enough to hold all rows. On a cluster the rows survive the loss of one executor. Otherwise a call with the same
     ``run`` reads the outcomes again and runs no row twice.
     """
-    _check_arguments(df, run, max_attempts, max_dead_ratio)
+    _check_arguments(df, run, max_attempts, max_dead_ratio, retry_dead=retry_dead)
     options = WorkerOptions.of(options, queues=None, max_jobs=None)
     spark = df.sparkSession
     store_url = _store_url(url, store)
@@ -174,7 +182,7 @@ def run(
             remember_order(driver, queue, TYPE, columns, ttl=remembered_for)
             begin_version(driver, queue, version, ttl=remembered_for)
         if max_dead_ratio is not None:
-            on_progress = _limit_dead(max_dead_ratio, on_progress, driver.counts([queue]))
+            on_progress = _limit_dead(max_dead_ratio, on_progress, () if retry_dead else driver.counts([queue]))
         slots = count_slots(spark, slots)
         count_unstored = _count_unstored_from_now(app, queue)
         # The input is read once. One shuffle by key serves the slots and, at the end, the join with the outcomes.
@@ -195,7 +203,14 @@ def run(
             reports = run_slots(
                 app,
                 spark,
-                partial(_slot_frame, rows, columns, slots, _template(queue, handler, max_attempts)),
+                partial(
+                    _slot_frame,
+                    rows,
+                    columns,
+                    slots,
+                    _template(queue, handler, max_attempts),
+                    earlier=_earlier_calls(driver, run, retry_dead=retry_dead),
+                ),
                 options=worker_options,
                 on_progress=on_progress,
                 progress=progress,
@@ -212,13 +227,17 @@ def run(
         app.close()
 
 
-def _check_arguments(df: DataFrame, run: str | None, max_attempts: int | None, max_dead_ratio: float | None) -> None:
+def _check_arguments(
+    df: DataFrame, run: str | None, max_attempts: int | None, max_dead_ratio: float | None, *, retry_dead: bool
+) -> None:
     """Raise ``InvalidInput``, before Spark or the store is used."""
     if not hasattr(type(df), "sparkSession"):
         got = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
         raise InvalidInput("df", wanted="a DataFrame of Spark: spark.createDataFrame makes one of pandas", got=got)
     if run is not None:
         bounds.check_name("run", run)
+    elif retry_dead:
+        raise InvalidInput("retry_dead", wanted="the name of an earlier run (run=...)", got="none")
     bounds.check_optional_integer("max_attempts", max_attempts, least=1)
     if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
         raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
@@ -300,12 +319,25 @@ def _template(queue: str, handler: Callable[..., Any], max_attempts: int | None)
     return JobRecord(id="-", type=TYPE, queue=queue, payload=b"", created_at=now, max_attempts=attempts)
 
 
-def _slot_frame(rows: DataFrame, columns: InputColumns, slots: int, template: JobRecord, spec: RunSpec) -> DataFrame:
+def _earlier_calls(store: Store, run: str | None, *, retry_dead: bool) -> EarlierCalls | None:
+    return None if run is None else EarlierCalls(ScheduleStore(store).now(), retry_dead=retry_dead)
+
+
+def _slot_frame(
+    rows: DataFrame,
+    columns: InputColumns,
+    slots: int,
+    template: JobRecord,
+    spec: RunSpec,
+    *,
+    earlier: EarlierCalls | None,
+) -> DataFrame:
     """Return the frame whose partitions are the slots. Rows with the same key, or domain, go to the same slot."""
     jobs = slot_rows(rows, columns)
     if columns.domain:
         jobs = ordered_rows(jobs, columns, slots)
-    return jobs.mapInArrow(partial(run_rows, spec=spec, template=template, columns=columns), REPORT_DDL)
+    body = partial(run_rows, spec=spec, template=template, columns=columns, earlier=earlier)
+    return jobs.mapInArrow(body, REPORT_DDL)
 
 
 def _sampled_ids(reports: Sequence[Row]) -> list[str]:

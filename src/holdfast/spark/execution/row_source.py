@@ -8,7 +8,7 @@ them, and so are ordered rows: of each domain, only the first can be leased.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import msgspec
@@ -22,7 +22,7 @@ from holdfast.errors import InvalidInput, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation
-from holdfast.spark.datasource.key_conflicts import key_conflict
+from holdfast.spark.datasource.key_conflicts import key_conflict, stored_conflict
 from holdfast.spark.execution.row_payloads import RowPayloads
 from holdfast.spark.execution.run_columns import InputColumns
 from holdfast.spark.execution.run_spec import RunSpec, send_stop
@@ -42,7 +42,11 @@ MAX_BATCH_BYTES = 16 << 20  # of the rows in one batch, unless one alone has mor
 
 
 def run_rows(
-    batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord, columns: InputColumns
+    batches: Iterator[pa.RecordBatch],
+    spec: RunSpec,
+    template: JobRecord,
+    columns: InputColumns,
+    earlier: EarlierCalls | None,
 ) -> Iterator[pa.RecordBatch]:
     """Body of the Spark task of ``run``: run rows of (key, column, ...), and return one batch of ``REPORT_DDL``."""
     number, names = slot_names(spec)
@@ -56,10 +60,22 @@ def run_rows(
         lease_for=spec.options.lease_for,
         worker=names[-1],
         signer=signer_of(spec.space, spec.signing),
+        earlier=earlier,
     )
     with Slot(spec, number, names, store, source=source) as slot, tuned_interpreter():
         yield from slot.outcomes()
     yield source.report()
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCalls:
+    """What a call of a named run does about rows that earlier calls have stored.
+
+    A job that died after the call began is not retried by it: Spark may run a Spark task, and store its rows, twice.
+    """
+
+    began_at: int  # instant of the store, at which this call began
+    retry_dead: bool = False
 
 
 class RowJobs:
@@ -136,9 +152,11 @@ class RowSource:
         lease_for: int,
         worker: str,
         signer: Signer | None = None,
+        earlier: EarlierCalls | None = None,
     ) -> None:
         self._store = store
         self._signer = signer
+        self._earlier = earlier
         self._stored_jobs = StoreJobSource(store, queues, types, lease_for=lease_for, worker=worker)
         self._rows = rows
         self._run = run
@@ -199,11 +217,17 @@ class RowSource:
         answers, reservations = self._enqueue(jobs, leased=leased)
         if any(answer.conflict for answer in answers):
             job, answer = next(pair for pair in zip(jobs, answers, strict=True) if pair[1].conflict)
-            self._refuse(key_conflict(self._store, answer.id, job.payload, self._rows.shown_key(job)))
+            self._refuse(self._conflict(answer.id, job.payload, self._rows.shown_key(job)))
         ids = sorted(answer.id for answer in answers)
         self._sampled_ids += [*ids[::SAMPLE_INTERVAL_JOBS], ids[-1]]
         self._unstored = None
         return reservations
+
+    def _conflict(self, job_id: str, payload: bytes, key: str) -> InvalidInput:
+        job, earlier = self._store.get(job_id), self._earlier
+        if earlier is None or (job is not None and job.created_at >= earlier.began_at):
+            return key_conflict(job, payload, key)
+        return stored_conflict(job, payload, key, is_retried=earlier.retry_dead)
 
     def _refuse(self, error: InvalidInput) -> None:
         """End the run: the Spark driver raises this error."""
@@ -212,6 +236,8 @@ class RowSource:
 
     def _enqueue(self, batch: Sequence[JobRecord], *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
         jobs = batch if self._signer is None else self._signer.sign(batch)
+        if self._earlier is not None and self._earlier.retry_dead:
+            return self._store.enqueue(jobs, replace_dead_before=self._earlier.began_at), []
         if leased and isinstance(self._store, LeasedEnqueue):
             return self._store.enqueue_leased(jobs, lease_for=self._lease_for, worker=self._worker)
         return self._store.enqueue(jobs), []
