@@ -27,7 +27,6 @@ from holdfast.wire.signing import KeyRing, SigningKey
 FILE_VERSION = 1
 SECRET_BYTES = 32
 MAX_FILE_BYTES = 1 << 20
-CHECK_INTERVAL_SECONDS = 2.0  # between two looks for a change, while every key is known
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -55,15 +54,19 @@ class _Stamp:
 class KeyFile:
     """The keys of a file, read again when the file has changed. See ``KeySource``. Safe to share between threads."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Read the file. Raises ``InvalidInput`` if it cannot be read, or if others can read it."""
+    def __init__(self, path: str | Path, *, check_interval_seconds: float = 2.0) -> None:
+        """Read the file. Raises ``InvalidInput`` if it cannot be read, or if others can read it.
+
+        The interval is the time between two looks for a change, while every key is known.
+        """
+        self._check_interval_seconds = check_interval_seconds
         self._path = Path(path)
         self._state = (_stamp(self._path), read_ring(self._path))
         self._checked_at = monotonic()
 
     def current(self) -> KeyRing:
         """See ``KeySource.current``."""
-        return self.reload() if monotonic() - self._checked_at > CHECK_INTERVAL_SECONDS else self._state[1]
+        return self.reload() if monotonic() - self._checked_at > self._check_interval_seconds else self._state[1]
 
     def reload(self) -> KeyRing:
         """See ``KeySource.reload``. A file that cannot be read now changes nothing: the known keys stay valid."""

@@ -9,8 +9,11 @@ import time
 
 import holdfast
 from holdfast import Client, Holdfast, JobRequest
-from holdfast.worker import store_silence
+from holdfast.observability import LogObserver
 from holdfast.worker.event_log import log
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.timing import WorkerTiming
+from holdfast.worker.worker import Worker
 from tests.postgres.proxy import LosingProxy
 from tests.soak.ordered import run_ordered
 from tests.soak.server_crashes import run_server_crashes
@@ -56,12 +59,17 @@ def test_a_worker_continues_after_a_crash_of_the_server(server):
     store.close()
 
 
-def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(url, monkeypatch, caplog):
-    monkeypatch.setattr(store_silence, "SILENCE_SECONDS", 0.5)
+def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(url, caplog):
     proxy = LosingProxy(url)
     app = Holdfast(proxy.url)
     app.handler("t")(lambda _payload: None)
-    worker = app.worker(processes=1)
+    worker = Worker(
+        app.driver,
+        WorkerOptions(processes=1),
+        catalogue=app.catalogue,
+        observers=[LogObserver()],
+        timing=WorkerTiming(silence_seconds=0.5),
+    )
     running = threading.Thread(target=worker.run)
 
     def logged(event: str) -> list[logging.LogRecord]:

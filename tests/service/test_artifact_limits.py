@@ -16,7 +16,7 @@ from holdfast.clock import ManualClock, SystemClock
 from holdfast.service import limits
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
-from holdfast.worker import maintenance
+from holdfast.worker.timing import MaintenanceTiming
 from tests.service.artifact_calls import claim, download, files_of, names_of, upload
 from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
@@ -156,9 +156,9 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
 
 
 def test_the_service_collects_by_itself(tmp_path, command, monkeypatch):
-    monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(collector_module, "GRACE", 0)
-    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
+    settings, timing = Settings(artifacts=str(tmp_path / "artifacts")), MaintenanceTiming(trim_seconds=0.0)
+    with running_service(sqlite_url(tmp_path), settings, timing=ServiceTiming(maintenance=timing)) as running:
         claimed = claim(running, command)
         upload(running, claimed, "a")
         running.settle("result", claimed, status="COMPLETED", artifacts=["a"])

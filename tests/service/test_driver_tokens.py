@@ -23,6 +23,7 @@ from holdfast.model.job_batch import JobBatch
 from holdfast.model.settlement import Ack
 from holdfast.settings.serve import AuthMode
 from holdfast.worker.maintenance import Maintenance
+from holdfast.worker.timing import MaintenanceTiming
 from tests.service.http_service import running_service, sqlite_url
 
 LEASE = 60_000_000
@@ -146,11 +147,12 @@ def test_entries_that_would_give_more_rights_need_the_role_admin(open_as, kind):
     assert store.read("mine", ["k"]) == [entry]
 
 
-def test_a_worker_leaves_retention_to_the_service(open_as, monkeypatch, caplog):
-    for name in ("REAP", "TRIM", "DOMAINS"):
-        monkeypatch.setattr(f"holdfast.worker.maintenance.{name}_INTERVAL_SECONDS", 0.0)
+AT_ONCE = MaintenanceTiming(reap_seconds=0.0, trim_seconds=0.0, domains_seconds=0.0)
+
+
+def test_a_worker_leaves_retention_to_the_service(open_as, caplog):
     store = open_as("driver")
-    Maintenance(store, keep_ended=timedelta(days=2), keep_ledger=None).run_due()
+    Maintenance(store, keep_ended=timedelta(days=2), keep_ledger=None, timing=AT_ONCE).run_due()
     assert store.read(retention.KIND, [retention.KEY]) == [None]
     assert "maintenance.failed" not in caplog.text
 

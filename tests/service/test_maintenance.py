@@ -9,14 +9,14 @@ from holdfast.driver import State
 from holdfast.service.service import Service
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
-from holdfast.worker import event_log, maintenance
+from holdfast.worker import event_log
+from holdfast.worker.timing import MaintenanceTiming
 
 TIMEOUT_SECONDS = 60
-QUICK = ServiceTiming(maintenance_seconds=0.001)
+QUICK = ServiceTiming(maintenance_seconds=0.001, maintenance=MaintenanceTiming(reap_seconds=0.0))
 
 
-def test_a_tenant_without_a_worker_is_repaired(monkeypatch, caplog):
-    monkeypatch.setattr(maintenance, "REAP_INTERVAL_SECONDS", 0.0)
+def test_a_tenant_without_a_worker_is_repaired(caplog):
     with holdfast.connect("memory://") as store:
         quiet = store.space("quiet")
         [answer] = Client(quiet).enqueue([JobRequest(type="one")])

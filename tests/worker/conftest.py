@@ -6,6 +6,7 @@ import holdfast
 import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
+from holdfast.worker.timing import WorkerTiming
 
 QUICK = Fixed(timedelta(milliseconds=1))
 
@@ -21,7 +22,7 @@ def app(tmp_path):
 def drain(app):
     """Run a worker until the queues are drained; return how many attempts ended with which status."""
 
-    def run(**keywords):
+    def run(timing=WorkerTiming(), **keywords):
         defaults = {
             "queues": tuple(app.queues),
             "processes": 2,
@@ -30,7 +31,9 @@ def drain(app):
             "retry": QUICK,
             "until_drained": True,
         }
-        return app.worker(**{**defaults, **keywords}).run()
+        worker = app.worker(**{**defaults, **keywords})
+        worker.timing = timing
+        return worker.run()
 
     return run
 

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast.clock import ManualClock
 from holdfast.testing.inline import Inline
-from holdfast.worker import resources as resources_module
+from holdfast.worker.resources import Resources
 from tests.worker.conftest import ended
 
 PATIENT = {"lease": timedelta(seconds=60), "grace": timedelta(seconds=60)}  # a slow machine interrupts nothing
@@ -305,11 +305,9 @@ def test_a_resource_that_could_not_be_made_fails_its_attempt_and_is_made_by_the_
     assert app.client.result(answer.id) == "up"
 
 
-def test_a_resource_that_does_not_close_is_cancelled(app, monkeypatch, caplog):
-    monkeypatch.setattr(resources_module, "CLOSE_SECONDS", 0.01)
+def test_a_resource_that_does_not_close_is_cancelled(caplog):
     events = []
 
-    @app.resource
     async def stuck():
         yield "open"
         try:
@@ -318,13 +316,12 @@ def test_a_resource_that_does_not_close_is_cancelled(app, monkeypatch, caplog):
             events.append("cancelled")
             raise
 
-    @app.handler("use")
-    async def use(_payload, ctx):
-        return await ctx.resources.aget("stuck")
+    async def use():
+        resources = Resources({"stuck": stuck}, close_seconds=0.01)
+        assert await resources.aget("stuck") == "open"
+        await resources.aclose()
 
-    use.enqueue()
-    with closing(app.worker()) as worker:
-        assert worker.process_once().status == "acked"
+    asyncio.run(use())
     assert events == ["cancelled"]
     assert [
         record.resource for record in caplog.records if getattr(record, "event", "") == "resource.close_failed"

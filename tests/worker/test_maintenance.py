@@ -14,24 +14,21 @@ from holdfast.model.registry import Change
 from holdfast.model.retention import Retention, read_retention, store_retention
 from holdfast.worker import maintenance
 from holdfast.worker.maintenance import Maintenance
+from holdfast.worker.timing import MaintenanceTiming, WorkerTiming
+
+AT_ONCE = MaintenanceTiming(reap_seconds=0.0, trim_seconds=0.0, step_seconds=0.0)
 
 
-def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, monkeypatch, caplog):
+def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, caplog):
     """``trim`` cannot know up to which row it may remove the ledger, and refuses."""
     app.handler("one")(lambda _payload: None).enqueue(1)
     app.driver.write([Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")])
-    monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
-        assert drain() == {"acked": 1}
+        assert drain(WorkerTiming(maintenance=AT_ONCE)) == {"acked": 1}
     failures = [record for record in caplog.records if record.event == "maintenance.failed"]
     assert failures
     assert failures[0].task == "trim"
     assert "history" in failures[0].reason
-
-
-@pytest.fixture
-def trims_at_once(monkeypatch):
-    monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
 
 
 def stored(app) -> Retention | None:
@@ -42,21 +39,19 @@ def differing(caplog) -> list[tuple[dict, dict]]:
     return [(record.settings, record.store) for record in caplog.records if record.event == "retention.differs"]
 
 
-def test_of_two_workers_with_different_settings_the_first_decides_and_the_other_says_so(
-    app, drain, trims_at_once, caplog
-):
+def test_of_two_workers_with_different_settings_the_first_decides_and_the_other_says_so(app, drain, caplog):
     """Both trim by the retention that the store has; the settings of the second have no effect."""
     handler = app.handler("one")(lambda _payload: None)
     for keep_ledger in (timedelta(days=365), timedelta(days=1), timedelta(days=365)):
         handler.enqueue(1)
         with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
-            assert drain(keep_ledger=keep_ledger) == {"acked": 1}
+            assert drain(WorkerTiming(maintenance=AT_ONCE), keep_ledger=keep_ledger) == {"acked": 1}
         assert stored(app) == Retention(ledger_for=365 * DAY)
     kept = {"ended_for": 7 * DAY, "ledger_for": 365 * DAY, "dead_for": None}
     assert differing(caplog) == [({**kept, "ledger_for": DAY}, kept)]
 
 
-def test_two_running_workers_never_trim_by_different_retentions(tmp_path, trims_at_once, caplog):
+def test_two_running_workers_never_trim_by_different_retentions(tmp_path, caplog):
     clock = ManualClock()
     with holdfast.connect(f"sqlite:///{tmp_path}/jobs.db", clock=clock) as store:
         Client(store, clock=clock).enqueue(JobRequest(type="one"))
@@ -64,7 +59,8 @@ def test_two_running_workers_never_trim_by_different_retentions(tmp_path, trims_
         ack(store, reservation.lease)
         clock.advance(40 * DAY)
         long, short = (
-            Maintenance(store, keep_ended=timedelta(days=days), keep_ledger=timedelta(days=days)) for days in (90, 1)
+            Maintenance(store, keep_ended=timedelta(days=days), keep_ledger=timedelta(days=days), timing=AT_ONCE)
+            for days in (90, 1)
         )
         with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
             for worker in (long, short, long, short):
@@ -77,13 +73,13 @@ def test_two_running_workers_never_trim_by_different_retentions(tmp_path, trims_
         assert store.ledger().items == []
 
 
-def test_a_worker_without_settings_stores_no_retention(app, drain, trims_at_once):
+def test_a_worker_without_settings_stores_no_retention(app, drain):
     app.handler("one")(lambda _payload: None).enqueue(1)
-    assert drain() == {"acked": 1}
+    assert drain(WorkerTiming(maintenance=AT_ONCE)) == {"acked": 1}
     assert stored(app) is None
 
 
-def test_dead_letters_are_removed_only_if_the_retention_says_so(trims_at_once):
+def test_dead_letters_are_removed_only_if_the_retention_says_so():
     clock = ManualClock()
     with holdfast.connect("memory://", clock=clock) as store:
         client = Client(store, clock=clock)
@@ -96,10 +92,10 @@ def test_dead_letters_are_removed_only_if_the_retention_says_so(trims_at_once):
                 clock.advance(1)
         store.requeue([requeued])
         clock.advance(10 * DAY)
-        worker = Maintenance(store, keep_ended=None, keep_ledger=None)
+        worker = Maintenance(store, keep_ended=None, keep_ledger=None, timing=AT_ONCE)
         worker.run_due()
         assert store.get(old) is not None  # nothing is set
-        Maintenance(store, keep_ended=None, keep_ledger=None, keep_dead=timedelta(days=30)).run_due()
+        Maintenance(store, keep_ended=None, keep_ledger=None, keep_dead=timedelta(days=30), timing=AT_ONCE).run_due()
         assert store.get(old) is None
         assert all(store.get(one) is not None for one in (late, requeued, waiting))
         assert [row.job_id for row in store.ledger() if row.ending == "purged"] == [old]
@@ -114,9 +110,8 @@ def test_a_trim_that_left_rows_is_repeated_before_its_interval(monkeypatch):
     with holdfast.connect("memory://", clock=clock) as store:
         store.write([Change(kind="kind", key=key, value=b"1", ttl=1) for key in ("a", "b")])
         clock.advance(DAY)
-        monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 0.0)
-        worker = Maintenance(store, keep_ended=None, keep_ledger=None)
-        monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 3600.0)
+        worker = Maintenance(store, keep_ended=None, keep_ledger=None, timing=MaintenanceTiming(trim_seconds=3600.0))
+        worker._trim_at = 0.0
         for _ in range(2):
             worker.run_due()
         assert store.trim().registry == 0
@@ -130,13 +125,7 @@ def shared(request, tmp_path):
         yield store, clock
 
 
-@pytest.fixture
-def acts_at_once(monkeypatch):
-    for name in ("REAP_INTERVAL_SECONDS", "TRIM_INTERVAL_SECONDS", "STEP_SECONDS"):
-        monkeypatch.setattr(maintenance, name, 0.0)
-
-
-def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, acts_at_once, monkeypatch):
+def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, monkeypatch):
     store, clock = shared
     monkeypatch.setattr(maintenance, "STEP_SPACES", 2)
     for number in range(5):
@@ -150,6 +139,7 @@ def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, acts_at
         keep_ended=None,
         keep_ledger=None,
         on_reaped=lambda space, leases, expired: ended.append((space, leases, len(expired))),
+        timing=AT_ONCE,
     )
     worker.run_due()
     assert ended == [("tenant-0", 1, 1), ("tenant-1", 1, 1)]
@@ -158,35 +148,35 @@ def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, acts_at
     assert ended == [(f"tenant-{number}", 1, 1) for number in range(5)]
 
 
-def test_all_spaces_are_trimmed_and_only_the_own_one_gets_the_settings(shared, acts_at_once):
+def test_all_spaces_are_trimmed_and_only_the_own_one_gets_the_settings(shared):
     store, clock = shared
     for name in ("a", "ours", "z"):
         store.space(name).write([Change(kind="kind", key=str(number), value=b"1", ttl=1) for number in range(3)])
     clock.advance(DAY)
-    worker = Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None)
+    worker = Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None, timing=AT_ONCE)
     worker.run_due()
     assert [store.space(name).trim().registry for name in ("a", "ours", "z")] == [0, 0, 0]
     stored = [store.space(name).read(retention.KIND, [retention.KEY])[0] is not None for name in ("a", "ours", "z")]
     assert stored == [False, True, False]
 
 
-def test_an_owner_of_all_spaces_stores_its_settings_in_each(shared, acts_at_once):
+def test_an_owner_of_all_spaces_stores_its_settings_in_each(shared):
     store, _ = shared
     for name in ("a", "b"):
         store.space(name).write([Change(kind="kind", key="key", value=b"1")])
-    Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None, owns_all_spaces=True).run_due()
+    Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None, owns_all_spaces=True, timing=AT_ONCE).run_due()
     kept = [read_retention(store.space(name).read(retention.KIND, [retention.KEY])[0]) for name in ("a", "b")]
     assert kept == [Retention(ended_for=3 * DAY)] * 2
 
 
-def test_a_space_that_cannot_be_trimmed_does_not_stop_the_others(shared, acts_at_once, caplog):
+def test_a_space_that_cannot_be_trimmed_does_not_stop_the_others(shared, caplog):
     store, clock = shared
     for name in ("a", "b"):
         store.space(name).write([Change(kind="kind", key="key", value=b"1", ttl=1)])
     store.space("a").write([Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")])
     clock.advance(DAY)
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
-        Maintenance(store, keep_ended=None, keep_ledger=None).run_due()
+        Maintenance(store, keep_ended=None, keep_ledger=None, timing=AT_ONCE).run_due()
     [failure] = [record for record in caplog.records if record.event == "maintenance.failed"]
     assert (failure.task, failure.space) == ("trim", "a")
     assert store.space("b").trim().registry == 0

@@ -10,7 +10,6 @@ from holdfast.clock import SECOND
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
-from holdfast.worker import settler
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.outcome import Succeeded
 from holdfast.worker.processes.running import Run
@@ -60,15 +59,15 @@ def test_a_heartbeat_that_failed_is_repeated_soon_and_one_that_succeeded_is_not(
 
 
 @pytest.fixture
-def patient_settler(store, heartbeat, monkeypatch):
+def patient_settler(store, heartbeat):
     """A settler whose batches wait for more attempts without end."""
-    monkeypatch.setattr(settler, "MAX_DELAY_SECONDS", 600.0)
     made = Settler(
         store,
         heartbeat,
         lease_for=LEASE,
         settlement_of=lambda _run, _outcome, lease: Ack(lease),
         on_settled=lambda *_: None,
+        max_delay_seconds=600.0,
     )
     made.start()
     yield made

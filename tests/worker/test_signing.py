@@ -4,6 +4,7 @@ import logging
 import sqlite3
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from holdfast import Client, Holdfast, JobRequest, connect
 from holdfast.approvals import approve
 from holdfast.driver import JobFilter, State
 from holdfast.errors import InvalidInput
-from holdfast.key_file import rotate
+from holdfast.key_file import KeyFile, rotate
 from holdfast.observability import InMemoryMetrics
 from holdfast.observability import metric_table as table
 from holdfast.wire.signing import KeyRing, Signer, SigningKey
@@ -224,7 +225,7 @@ def test_no_good_job_is_lost_while_keys_are_rotated(monkeypatch, tmp_path, path)
     rotate(keys)
     monkeypatch.setenv("HOLDFAST_SIGNING", "required")
     monkeypatch.setenv("HOLDFAST_SIGNING_KEY_FILE", str(keys))
-    monkeypatch.setattr("holdfast.key_file.CHECK_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.signing.KeyFile", partial(KeyFile, check_interval_seconds=0.0))
     app = make_app(path)
     worker, stop = app.worker(processes=1, retry=QUICK), threading.Event()
     worker.prepare()

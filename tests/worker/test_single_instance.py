@@ -13,11 +13,12 @@ from holdfast.drivers.contract import Change
 from holdfast.errors import InvalidInput
 from holdfast.model.request import META_SINGLE_INSTANCE
 from holdfast.wire.guard_entries import LOCK_KIND, lock_key
-from holdfast.worker import guard as guards
 from holdfast.worker.guard import Guard
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import Run
+from holdfast.worker.timing import WorkerTiming
+from holdfast.worker.worker import Worker
 
 LEASE = timedelta(hours=1)
 
@@ -99,9 +100,13 @@ def test_the_values_of_single_instance_are_checked(app):
     assert definition.with_single_instance("x").request(1).single_instance == "x"
 
 
-def test_contention_ends_in_a_dead_letter_when_the_budget_is_spent(app, clock, monkeypatch):
-    monkeypatch.setattr(guards, "CONTENTION_BUDGET", 10 * SECOND)
-    other = app.worker(lease=LEASE)
+def test_contention_ends_in_a_dead_letter_when_the_budget_is_spent(app, clock):
+    other = Worker(
+        app.driver,
+        WorkerOptions(lease=LEASE),
+        catalogue=app.catalogue,
+        timing=WorkerTiming(contention_budget_seconds=10.0),
+    )
     statuses = []
 
     @app.handler("t", single_instance=True)
@@ -188,8 +193,7 @@ def test_only_its_owner_removes_a_lock(app):
     assert [entry.value for entry in locks(app)] == [b"of another"]
 
 
-def test_a_worker_with_many_children_runs_one_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(guards, "CONTENTION_DELAY", SECOND // 50)
+def test_a_worker_with_many_children_runs_one_at_a_time(tmp_path):
     app, trace = Holdfast(f"sqlite:///{tmp_path}/jobs.db"), tmp_path / "trace"
 
     @app.handler("t", single_instance=True)
@@ -201,7 +205,9 @@ def test_a_worker_with_many_children_runs_one_at_a_time(tmp_path, monkeypatch):
             lines.write(f"out {payload}\n")
 
     work.enqueue_many(range(6))
-    tally = app.worker(processes=2, lease=timedelta(seconds=30), until_drained=True).run()
+    options = WorkerOptions(processes=2, lease=timedelta(seconds=30), until_drained=True)
+    timing = WorkerTiming(contention_delay_seconds=0.02)
+    tally = Worker(app.driver, options, catalogue=app.catalogue, timing=timing).run()
     assert tally["acked"] == 6
     lines = trace.read_text().split()
     assert [lines[place] for place in range(0, len(lines), 4)] == ["in"] * 6

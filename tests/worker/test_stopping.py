@@ -16,6 +16,9 @@ import pytest
 from holdfast import JobRequest
 from holdfast.model.retry import Fixed
 from holdfast.worker import worker
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.timing import WorkerTiming
+from holdfast.worker.worker import Worker
 
 PROGRAM = """
     import logging, sys, time
@@ -74,7 +77,6 @@ def test_a_retry_that_becomes_due_while_a_long_job_runs_does_not_wait_for_its_en
 @pytest.mark.parametrize("verb", ["settle", "extend"])
 def test_a_store_that_does_not_answer_does_not_keep_the_worker_from_stopping(app, monkeypatch, verb):
     app.handler("quick")(lambda _payload: time.sleep(1)).enqueue(1)
-    monkeypatch.setattr(worker, "STOP_SECONDS", 0.2)
     answers, original = threading.Event(), getattr(app.driver, verb)
     is_called = threading.Event()
 
@@ -84,7 +86,8 @@ def test_a_store_that_does_not_answer_does_not_keep_the_worker_from_stopping(app
         return original(*args, **keywords)
 
     monkeypatch.setattr(app.driver, verb, hang)
-    made = app.worker(processes=1, lease=timedelta(milliseconds=600), drain=timedelta(0))
+    options = WorkerOptions(processes=1, lease=timedelta(milliseconds=600), drain=timedelta(0))
+    made = Worker(app.driver, options, catalogue=app.catalogue, timing=WorkerTiming(stop_seconds=0.2))
     thread = threading.Thread(target=made.run)
     thread.start()
     assert is_called.wait(30)

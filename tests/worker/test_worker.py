@@ -30,6 +30,7 @@ from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes import dispatch
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run
+from holdfast.worker.timing import MaintenanceTiming, WorkerTiming
 from tests.processes import descendants, is_alive
 from tests.worker import hostile_handlers
 from tests.worker.conftest import QUICK, ended
@@ -581,7 +582,7 @@ def test_handlers_can_print_and_start_processes(app, tmp_path):
     assert not is_alive(left)
 
 
-def test_a_worker_trims_old_jobs_but_no_dead_letter(app, drain, monkeypatch):
+def test_a_worker_trims_old_jobs_but_no_dead_letter(app, drain):
     @app.handler("one", max_attempts=1)
     def one(payload):
         return 1 / payload
@@ -591,9 +592,8 @@ def test_a_worker_trims_old_jobs_but_no_dead_letter(app, drain, monkeypatch):
         before.enqueue([_record(name, old) for name in ("done", "dead")], now=old)
         done, dead = before.reserve(["default"], limit=2, lease_for=SECOND, now=old)
         before.settle([Ack(done.lease), Fail(dead.lease, reason="old")], now=old)
-    monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
     one.enqueue(1)
-    assert drain() == {"acked": 1}
+    assert drain(WorkerTiming(maintenance=MaintenanceTiming(trim_seconds=0.0))) == {"acked": 1}
     assert app.client.get("done") is None
     assert app.client.get("dead") is not None
 

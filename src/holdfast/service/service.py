@@ -158,6 +158,7 @@ class Service:
             on_reaped=on_reaped,
             owns_all_spaces=True,
             blobs=None if self.artifacts is None else self.artifacts.blobs,
+            timing=self.timing.maintenance,
         )
 
         def maintain() -> None:

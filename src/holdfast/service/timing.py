@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.worker.timing import MaintenanceTiming
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTiming:
@@ -18,4 +20,5 @@ class ServiceTiming:
     heartbeat_seconds: float = 15.0  # of a stream without an event: proxies close a silent connection
     probe_seconds: float = 2.0  # that the store has to answer a readiness probe
     maintenance_seconds: float = 1.0  # between two looks at what is due
+    maintenance: MaintenanceTiming = MaintenanceTiming()
     count_age_seconds: float = 1.0  # for which counts of tasks are kept, at least

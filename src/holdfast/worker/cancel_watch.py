@@ -7,6 +7,7 @@ which jobs have to stop. Jobs that end within a second are not watched, so that 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from holdfast.drivers.optional import CancelWait
 from holdfast.errors import StoreError
@@ -14,16 +15,24 @@ from holdfast.model import bounds
 from holdfast.worker.event_log import log_failure
 from holdfast.worker.heartbeat import Heartbeat
 
-MIN_RUNNING_SECONDS = 1.0  # a job is watched after this time
-LOOK_SECONDS = 0.5  # between two looks at which jobs are running
-PAUSE_SECONDS = 1.0  # after a request or a failure: requests in quick succession cause one heartbeat in this time
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelWatchTiming:
+    """The time constants of a cancel watch."""
+
+    min_running_seconds: float = 1.0  # a job is watched after this time
+    look_seconds: float = 0.5  # between two looks at which jobs are running
+    pause_seconds: float = 1.0  # after a request or a failure: quick requests cause one heartbeat in this time
 
 
 class CancelWatch:
     """Requests a heartbeat when one of the running jobs has to be cancelled."""
 
-    def __init__(self, driver: CancelWait, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self, driver: CancelWait, heartbeat: Heartbeat, timing: CancelWatchTiming = CancelWatchTiming()
+    ) -> None:
         self._driver = driver
+        self._timing = timing
         self._heartbeat = heartbeat
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_until_stopped, name="holdfast-cancel", daemon=True)
@@ -40,20 +49,21 @@ class CancelWatch:
     def _watch_until_stopped(self) -> None:
         while not self._stop.is_set():
             pause = 0.0
-            job_ids = self._heartbeat.running_jobs(longer_than_seconds=MIN_RUNNING_SECONDS)[: bounds.MAX_BATCH_ITEMS]
+            running = self._heartbeat.running_jobs(longer_than_seconds=self._timing.min_running_seconds)
+            job_ids = running[: bounds.MAX_BATCH_ITEMS]
             if not job_ids:
-                pause = LOOK_SECONDS
+                pause = self._timing.look_seconds
             elif self._is_cancel_requested(job_ids):
                 self._heartbeat.beat_now()
-                pause = PAUSE_SECONDS
+                pause = self._timing.pause_seconds
             self._stop.wait(pause)
 
     def _is_cancel_requested(self, job_ids: list[str]) -> bool:
         try:
-            return self._driver.wait_for_cancel(job_ids, timeout=LOOK_SECONDS)
+            return self._driver.wait_for_cancel(job_ids, timeout=self._timing.look_seconds)
         except StoreError:  # the heartbeat reports it, too
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(self._timing.pause_seconds)
         except Exception as error:  # noqa: BLE001 - a bug must not end this thread
             log_failure("cancel_watch.failed", error)
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(self._timing.pause_seconds)
         return False

@@ -40,12 +40,11 @@ from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.outcome import Interrupted, Outcome, Skipped, Snoozed, Unrecovered
 from holdfast.worker.processes.running import Run
+from holdfast.worker.timing import WorkerTiming
 
 NOT_ALLOWED = "not allowed"  # the reason of the dead letter
 DEFAULT_IDEMPOTENCY_TTL = timedelta(hours=24)
 RUNNING_TTL = 30 * DAY  # of the mark of a running attempt: no attempt lasts longer
-CONTENTION_DELAY = 2 * SECOND  # on average, until a job tries again to get what another one holds
-CONTENTION_BUDGET = DAY  # of releases (L8); then the job is a dead letter
 
 
 @dataclass(slots=True, eq=False)
@@ -79,12 +78,20 @@ class Guard:
     """The guards of one worker. ``admit``, ``extend`` and ``settle`` may be called in three threads."""
 
     def __init__(
-        self, store: Store, catalogue: Catalogue, options: WorkerOptions, observer: WorkerObserver | None = None
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        options: WorkerOptions,
+        observer: WorkerObserver | None = None,
+        *,
+        timing: WorkerTiming = WorkerTiming(),
     ) -> None:
         """Raise ``Unsupported`` if a handler needs a guard, and the store has no registry."""
         self._store = store
         self._observer = observer or WorkerObserver()
         self._lease_for = options.lease_for
+        self._contention_delay = timing.contention_delay_seconds * SECOND
+        self._contention_budget = int(timing.contention_budget_seconds * SECOND)
         self._allowed = {queue: frozenset(types) for queue, types in (options.allowed_handlers or {}).items()}
         ttl = options.idempotency_ttl or DEFAULT_IDEMPOTENCY_TTL
         self._idempotent = {  # by type: how long the key is done
@@ -198,8 +205,8 @@ class Guard:
 
     def _contended(self, claim: _Claim, by: str) -> Snoozed:
         what = "its idempotency key" if claim.kind == MARK_KIND else "its single-instance lock"
-        delay = int(CONTENTION_DELAY * (0.5 + self._random.random()))
-        return Snoozed(delay=delay, budget=CONTENTION_BUDGET, reason=f"{what} is held by {by}")
+        delay = int(self._contention_delay * (0.5 + self._random.random()))
+        return Snoozed(delay=delay, budget=self._contention_budget, reason=f"{what} is held by {by}")
 
     # While the handler runs -------------------------------------------------------------------------------------
 

@@ -26,13 +26,10 @@ from holdfast.worker.dead_retention import DeadLetterRetention
 from holdfast.worker.event_log import log_event
 from holdfast.worker.expired_leases import ExpiredLease, take_expired
 from holdfast.worker.stopped_domains import StoppedDomainLog
+from holdfast.worker.timing import MaintenanceTiming
 
-REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
-TRIM_INTERVAL_SECONDS = 60.0  # about
-DOMAINS_INTERVAL_SECONDS = 30.0  # about
 TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a reserve for long
 STEP_SPACES = 10  # that one call repairs: maintenance of many spaces never delays a reserve for long
-STEP_SECONDS = 1.0  # about, between two steps through the spaces
 
 OnReaped = Callable[[str, int, Sequence[ExpiredLease]], None]
 
@@ -55,6 +52,7 @@ class Maintenance:
         on_reaped: OnReaped = lambda _space, _leases, _expired: None,
         owns_all_spaces: bool = False,
         blobs: BlobStore | None = None,
+        timing: MaintenanceTiming = MaintenanceTiming(),
     ) -> None:
         """``on_reaped`` gets the name of a space, how many leases were ended in it, and those that the store tells of.
 
@@ -62,6 +60,7 @@ class Maintenance:
         """
         self._driver = driver
         self._blobs = blobs
+        self._timing = timing
         self._on_reaped = on_reaped
         self._wanted = choose_retention(keep_ended, keep_ledger, keep_dead)
         self._owns_all_spaces = owns_all_spaces
@@ -70,27 +69,27 @@ class Maintenance:
         self._dead_letters: dict[str, DeadLetterRetention] = {}  # by space
         self._collectors: dict[str, ArtifactCollector] = {}  # by space
         self._random = random.Random()  # noqa: S311 - jitter
-        self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
-        self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
+        self._reap_at = self._after_about(self._timing.reap_seconds)
+        self._trim_at = self._after_about(self._timing.trim_seconds)
         self._reap_after = ""  # the last space of the walk that is under way
         self._trim_after = ""
         self._leaves_rows = False  # a trim of this walk has stopped at its limit
         self._stopped_domains = StoppedDomainLog(driver, queues)
-        self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
+        self._domains_at = self._after_about(self._timing.domains_seconds)
 
     def run_due(self) -> None:
         """Do each part if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
         self.report_expired(self._driver)
         if monotonic() >= self._reap_at:
-            self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
+            self._reap_at = self._after_about(self._timing.reap_seconds)
             with _logged("reap"):
                 self._reap()
         if monotonic() >= self._trim_at:
-            self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
+            self._trim_at = self._after_about(self._timing.trim_seconds)
             with _logged("trim"):
                 self._trim()
         if monotonic() >= self._domains_at:
-            self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
+            self._domains_at = self._after_about(self._timing.domains_seconds)
             with _logged("domains"):
                 self._stopped_domains.look()
 
@@ -112,7 +111,7 @@ class Maintenance:
         page = self._driver.spaces(after=self._reap_after, limit=STEP_SPACES, has_expired_leases=True)
         self._reap_after = page.cursor or ""
         if page.cursor is not None:
-            self._reap_at = min(self._reap_at, self._after_about(STEP_SECONDS))
+            self._reap_at = min(self._reap_at, self._after_about(self._timing.step_seconds))
         for name in page:
             with _logged("reap", space=name):
                 self._reap_space(self._driver.space(name), name)
@@ -134,7 +133,7 @@ class Maintenance:
             with _logged("trim", space=name):
                 self._leaves_rows |= self._trim_space(self._driver.space(name), name)
         if page.cursor is not None:
-            self._trim_at = min(self._trim_at, self._after_about(STEP_SECONDS))
+            self._trim_at = min(self._trim_at, self._after_about(self._timing.step_seconds))
         elif self._leaves_rows:
             self._trim_at, self._leaves_rows = monotonic(), False
 

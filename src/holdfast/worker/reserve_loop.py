@@ -30,6 +30,7 @@ from holdfast.worker.settler import Settler
 from holdfast.worker.shutdown import Shutdown
 from holdfast.worker.store_backoff import StoreBackoff
 from holdfast.worker.store_silence import StoreSilence
+from holdfast.worker.timing import MaintenanceTiming
 from holdfast.worker.type_holds import TypeHolds
 from holdfast.worker.verification import Verification
 
@@ -59,8 +60,9 @@ class ReserveLoop:
     observers: Observers
     shutdown: Shutdown
     blobs: BlobStore | None  # has the artifacts
+    silence: StoreSilence
+    maintenance_timing: MaintenanceTiming
     _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
-    _silence: StoreSilence = field(default_factory=StoreSilence, init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
     def run(self) -> None:
@@ -73,6 +75,7 @@ class ReserveLoop:
             queues=self.options.queues or (),
             on_reaped=lambda _space, leases, expired: self.observers.reaped(leases, expired),
             blobs=self.blobs,
+            timing=self.maintenance_timing,
         )
         try:
             self._reserve_until_stopped(maintenance)
@@ -84,7 +87,7 @@ class ReserveLoop:
         is_full = False
         while not self.shutdown.is_requested:
             self.observers.looped(full=is_full)
-            self._silence.answered()
+            self.silence.answered()
             try:
                 self.proposed_limits.store_once()
                 maintenance.run_due()
@@ -120,7 +123,7 @@ class ReserveLoop:
 
         A source of the caller may wait for its own jobs as long as it likes.
         """
-        silent = self._silence.poll(polled_seconds)
+        silent = self.silence.poll(polled_seconds)
         if silent is not None and isinstance(self.source, StoreJobSource):
             self.observers.store_failed("reserve", StoreUnavailable(f"no answer for {silent:.0f} s"))
 

@@ -27,7 +27,6 @@ from holdfast.errors import InvalidInput, PayloadUnavailable
 from holdfast.worker.event_log import log_failure
 
 PAYLOADS = "holdfast.payloads"  # the resource that reads payloads which are stored apart from their jobs
-CLOSE_SECONDS = 10.0  # for an async resource to close; then it is cancelled
 
 Factory = Callable[[], Any]
 Making = Callable[[], AbstractContextManager[None]]
@@ -43,8 +42,11 @@ class _Async:
 class Resources:
     """The resources of one process by name. Safe to share between threads."""
 
-    def __init__(self, factories: Mapping[str, Factory], *, making: Making = nullcontext) -> None:
-        """``making`` is entered while a resource is created."""
+    def __init__(
+        self, factories: Mapping[str, Factory], *, making: Making = nullcontext, close_seconds: float = 10.0
+    ) -> None:
+        """``making`` is entered while a resource is created. An async resource that does not close is cancelled."""
+        self._close_seconds = close_seconds
         self._factories = factories
         self._making = making
         self._made: dict[str, Any] = {}
@@ -116,7 +118,7 @@ class Resources:
         resources = list(self._on_loop.items())
         self._on_loop.clear()
         for name, resource in reversed(resources):
-            await resource.close(name)
+            await resource.close(name, self._close_seconds)
 
     @property
     def is_on_loop(self) -> bool:
@@ -162,16 +164,16 @@ class _ResourceTask:
                 raise
             self.ready.set_exception(error)
 
-    async def close(self, name: str) -> None:
+    async def close(self, name: str, seconds: float) -> None:
         if not self.is_usable():  # its event loop was closed, which has cancelled it
             return
         self._closing.set()
         if not self.ready.done():
             self._task.cancel()
-        await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
+        await asyncio.wait({self._task}, timeout=seconds)
         if not self._task.done():
             self._task.cancel()
-            _log_failure(name, TimeoutError(f"not closed within {CLOSE_SECONDS} s"))
+            _log_failure(name, TimeoutError(f"not closed within {seconds} s"))
         elif not self._task.cancelled() and (error := self._task.exception()) is not None:
             _log_failure(name, error)
 

@@ -46,9 +46,11 @@ class Settler:
         settle: Settle | None = None,
         on_settled: OnSettled,
         observer: WorkerObserver | None = None,
+        max_delay_seconds: float = MAX_DELAY_SECONDS,
     ) -> None:
         """``add_writes`` and ``settle`` are those of a guard, which commits writes of its own with the settlements."""
         self._driver = driver
+        self._max_delay_seconds = max_delay_seconds
         self._add_writes = add_writes
         self._settle_batch = settle or (lambda _, settlements: driver.settle(settlements))
         self._heartbeat = heartbeat
@@ -168,7 +170,7 @@ class Settler:
                 and not self._is_hurried
                 and not self._is_stopping
             ):
-                left = self._waiting_since + MAX_DELAY_SECONDS - monotonic()
+                left = self._waiting_since + self._max_delay_seconds - monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)

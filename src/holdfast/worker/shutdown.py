@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from holdfast.clock import monotonic
 
-STOP_SECONDS = 10.0  # the longest wait of a worker that ends for a store that does not answer
 CALLER_EVENT_POLL_SECONDS = 0.25  # between two looks at the event of the caller
 MIN_SETTLE_SECONDS = 2.0  # that a stopped worker waits for its last settlements, also after drain and grace
 
@@ -74,7 +73,7 @@ class Shutdown:
         self._deadline = until + grace.total_seconds()
         return until
 
-    def time_to_settle(self) -> Callable[[], float]:
+    def time_to_settle(self, most_seconds: float) -> Callable[[], float]:
         """Return a function that says how many seconds are left for the last settlements. All jobs have ended.
 
         A stop bounds them by drain and grace, also a stop that comes now; a second stop shortens them once more.
@@ -82,7 +81,7 @@ class Shutdown:
         began = monotonic()
 
         def seconds_left() -> float:
-            until = began + STOP_SECONDS
+            until = began + most_seconds
             if self.is_requested:
                 drained_at = began if self.is_at_once else self._deadline
                 until = max(began + MIN_SETTLE_SECONDS, min(until, drained_at))

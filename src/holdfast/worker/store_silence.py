@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-SILENCE_SECONDS = 10.0  # before it is reported, and between two reports
-
 
 class StoreSilence:
     """How long the loop of a worker has waited for the store.
@@ -12,7 +10,9 @@ class StoreSilence:
     that was stopped as a whole has not waited.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, report_seconds: float) -> None:
+        """``report_seconds`` pass before a silence is reported, and between two reports."""
+        self._report_seconds = report_seconds
         self._answers = 0
         self._seen_answers = 0
         self._silent_seconds = 0.0
@@ -29,7 +29,7 @@ class StoreSilence:
             self._silent_seconds = self._reported_seconds = 0.0
             return None
         self._silent_seconds += seconds
-        if self._silent_seconds - self._reported_seconds < SILENCE_SECONDS:
+        if self._silent_seconds - self._reported_seconds < self._report_seconds:
             return None
         self._reported_seconds = self._silent_seconds
         return self._silent_seconds

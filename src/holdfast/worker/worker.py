@@ -44,8 +44,10 @@ from holdfast.worker.reserve_loop import POLL_SECONDS, ReserveLoop
 from holdfast.worker.resources import PAYLOADS
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
-from holdfast.worker.shutdown import STOP_SECONDS, Shutdown
+from holdfast.worker.shutdown import Shutdown
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
+from holdfast.worker.store_silence import StoreSilence
+from holdfast.worker.timing import WorkerTiming
 from holdfast.worker.type_holds import TypeHolds
 from holdfast.worker.verification import Verification
 
@@ -63,6 +65,7 @@ class Worker:
         observers: Sequence[WorkerObserver] = (),
         signer: Signer | None = None,
         payloads: PayloadStore | None = None,
+        timing: WorkerTiming = WorkerTiming(),
     ) -> None:
         """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
 
@@ -73,6 +76,7 @@ class Worker:
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
         self.payloads = payloads
+        self.timing = timing
         if payloads is None and isinstance(driver, PayloadReader):
             self.catalogue.resources[PAYLOADS] = lambda: PayloadsOfDriver(driver)
         if payloads is not None:
@@ -197,7 +201,7 @@ class Worker:
         return refusals[0][1] if refusals else None
 
     def _make_guard(self) -> Guard:
-        return Guard(self.driver, self.catalogue, self.options, self._observers)
+        return Guard(self.driver, self.catalogue, self.options, self._observers, timing=self.timing)
 
     def _store_source(self, queues: list[str]) -> StoreJobSource:
         return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
@@ -299,6 +303,8 @@ class Worker:
             observers=self._observers,
             shutdown=self._shutdown,
             blobs=None if self.payloads is None else self.payloads.blobs,
+            silence=StoreSilence(self.timing.silence_seconds),
+            maintenance_timing=self.timing.maintenance,
         )
         cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()
@@ -320,7 +326,7 @@ class Worker:
                 self._finish(pool, loop, reserving)
         finally:
             pool.close()
-            seconds_left = self._shutdown.time_to_settle()
+            seconds_left = self._shutdown.time_to_settle(self.timing.stop_seconds)
             settler.stop(seconds_left)
             heartbeat.stop(seconds_left())
             if cancel_watch is not None:
@@ -347,7 +353,7 @@ class Worker:
             if pool.busy():
                 with pool.changed:
                     pool.changed.wait(left)
-            elif reserving.has_ended or monotonic() - stopped_at > STOP_SECONDS:
+            elif reserving.has_ended or monotonic() - stopped_at > self.timing.stop_seconds:
                 break
             else:
                 reserving.wait(left)

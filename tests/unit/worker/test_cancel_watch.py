@@ -8,8 +8,7 @@ from holdfast.clock import monotonic
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
-from holdfast.worker import cancel_watch
-from holdfast.worker.cancel_watch import CancelWatch
+from holdfast.worker.cancel_watch import CancelWatch, CancelWatchTiming
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.processes.running import Run
 
@@ -55,8 +54,13 @@ def heartbeat(store, cancelled):
 
 
 @pytest.fixture
-def watch(store, heartbeat):
-    watch = CancelWatch(store, heartbeat)
+def timing():
+    return CancelWatchTiming()
+
+
+@pytest.fixture
+def watch(store, heartbeat, timing):
+    watch = CancelWatch(store, heartbeat, timing)
     yield watch
     watch.stop(MAX_WAIT_SECONDS)
 
@@ -74,24 +78,24 @@ def add_running_jobs(store, heartbeat, count, *, seconds):
         heartbeat.add(runs)
 
 
-def test_an_error_of_the_store_does_not_end_the_watch(store, heartbeat, watch, cancelled, monkeypatch):
-    monkeypatch.setattr(cancel_watch, "PAUSE_SECONDS", 0.01)
+@pytest.mark.parametrize("timing", [CancelWatchTiming(pause_seconds=0.01)], ids=["short pause"])
+def test_an_error_of_the_store_does_not_end_the_watch(store, heartbeat, watch, cancelled):
     store.failures = 2
     add_running_jobs(store, heartbeat, 1, seconds=60)
     watch.start()
     assert cancelled.wait(MAX_WAIT_SECONDS)
 
 
-def test_requests_in_quick_succession_cause_one_heartbeat_and_then_a_pause(store, heartbeat, watch, monkeypatch):
-    monkeypatch.setattr(cancel_watch, "PAUSE_SECONDS", 10 * MAX_WAIT_SECONDS)
+@pytest.mark.parametrize("timing", [CancelWatchTiming(pause_seconds=10 * MAX_WAIT_SECONDS)], ids=["long pause"])
+def test_requests_in_quick_succession_cause_one_heartbeat_and_then_a_pause(store, heartbeat, watch):
     add_running_jobs(store, heartbeat, 1, seconds=60)
     watch.start()
     assert store.was_asked.acquire(timeout=MAX_WAIT_SECONDS)
     assert not store.was_asked.acquire(timeout=0.2)
 
 
-def test_short_jobs_are_not_watched(store, heartbeat, watch, monkeypatch):
-    monkeypatch.setattr(cancel_watch, "MIN_RUNNING_SECONDS", 10 * MAX_WAIT_SECONDS)
+@pytest.mark.parametrize("timing", [CancelWatchTiming(min_running_seconds=10 * MAX_WAIT_SECONDS)], ids=["short jobs"])
+def test_short_jobs_are_not_watched(store, heartbeat, watch):
     add_running_jobs(store, heartbeat, 1, seconds=60)
     watch.start()
     assert not store.was_asked.acquire(timeout=0.2)
