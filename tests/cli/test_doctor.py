@@ -254,3 +254,23 @@ def test_rows_of_a_clock_that_was_far_ahead_are_reported_and_repaired(run, url):
 
 def test_a_store_that_does_not_record_the_clock_refuses_the_repair(run):
     assert "only a SQLite store" in run("doctor", "--url", "memory://", "--repair-clock", code=2).err
+
+
+def test_rows_that_cannot_be_read_are_counted_and_named(run, store, folder):
+    sent = Client(store).enqueue([JobRequest(type="t", payload=n, queue="mail") for n in range(3)])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE holdfast_jobs SET meta = x'fffe' WHERE id = ?", [sent[1].id])
+        connection.execute("UPDATE holdfast_jobs SET type = cast(x'61ff' as text) WHERE id = ?", [sent[2].id])
+    assert len(store.reserve(["mail"], limit=9, lease_for=HOUR)) == 1
+    result = run("doctor", "--json", code=1)
+    checks = {check["name"]: check for check in result.json["checks"]}
+    assert checks["unreadable"]["health"] == checks["names"]["health"] == "wrong"
+    assert f"1 dead letters have rows that cannot be read, for example {sent[1].id}" == checks["unreadable"]["text"]
+    assert "in mail" in checks["names"]["text"]
+    assert "meta: wanted a JSON object" in run("dead", "show", sent[1].id).out
+    assert sent[1].id in run("dead", "list").out
+    assert "cannot be read" in run("dead", "requeue", sent[1].id, "--yes", code=1).err
+    assert "dead, unreadable" in run("job", "retry", sent[1].id, code=1).out
+    run("dead", "purge", "--reason", "unreadable", "--yes")
+    run("job", "cancel", sent[2].id)
+    assert run("doctor").code == 0

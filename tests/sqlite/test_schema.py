@@ -74,7 +74,7 @@ def test_a_script_that_changed_after_it_was_applied_is_refused(store, path):
 def test_a_store_of_the_first_version_is_upgraded_with_its_jobs(path, job):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, load()[:1], NOW)
-        for id_, crashes, attempts in [("fresh", 0, 0), ("crashed", 1, 1), ("on its last attempt", 0, 2)]:
+        for id_, crashes, attempts in [("fresh", 0, 0), ("crashed", 1, 1), ("on-its-last-attempt", 0, 2)]:
             connection.execute(
                 "INSERT INTO holdfast_jobs (space, id, queue, type, priority, available_at, enqueued_at, attempts, "
                 "max_attempts, crashes, created_at, payload) VALUES ('main', ?, 'q', 't', 0, ?, ?, ?, 3, ?, ?, x'31')",
@@ -88,7 +88,7 @@ def test_a_store_of_the_first_version_is_upgraded_with_its_jobs(path, job):
         reservations = store.reserve(["q"], limit=10, lease_for=SECOND, now=NOW)
         assert store.enqueue([job(idempotency_key="k")], now=NOW) == [Enqueued(id="fresh", existed=True)]
     isolated = {reservation.job.id: reservation.isolated for reservation in reservations}
-    assert isolated == {"fresh": False, "crashed": True, "on its last attempt": True, "new": False}
+    assert isolated == {"fresh": False, "crashed": True, "on-its-last-attempt": True, "new": False}
 
 
 def test_a_store_of_a_newer_version_is_refused_with_what_to_do(store, path):

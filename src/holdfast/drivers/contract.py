@@ -324,7 +324,8 @@ class Admin(Protocol):
         """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9).
 
         Returns one answer per id: True if this call requeued the job, which then has a ``requeued`` ledger row. If
-        another job has taken the idempotency key meanwhile, the key stays with that job.
+        another job has taken the idempotency key meanwhile, the key stays with that job. A dead letter ``unreadable``
+        stays one until its row can be read again.
 
         A job with an offset runs at the place of its offset in its domain. A job that halted its domain is requeued as
         by ``resume`` with ``RETRY``.

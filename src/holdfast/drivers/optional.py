@@ -178,10 +178,12 @@ class CancelWait(Protocol):
 
 @runtime_checkable
 class ExpiredLeases(Protocol):
-    """Optional: tell which expired leases the calls of this object have ended. Without it, only the ledger tells."""
+    """Optional: tell which leases the calls of this object have ended themselves. Without it, only the ledger tells."""
 
     def take_expired(self) -> list[LedgerRow]:
         """Return the ledger rows of the leases that ``reserve``, ``reap`` and ``report_outage`` ended as expired.
+
+        Also those of jobs that could not be read, which a reserve made dead letters (ending ``failed``).
 
         Each row is returned once, in order, if the call was made on this object and has returned. Only the last
         ``MAX_REMEMBERED_CALLS`` calls that ended leases are remembered, and no call whose answer was lost: the ledger

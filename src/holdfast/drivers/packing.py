@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts
-from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
-from holdfast.model.fast_construction import compile_reader
+from holdfast.drivers.unreadable import UnreadableJob, compile_job_reader
+from holdfast.model import bounds
+from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Kind, names_of
+from holdfast.model.fast_construction import Checks, compile_reader
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending, LedgerRow
@@ -23,7 +25,6 @@ Row = tuple[Any, ...]
 DIGEST_BYTES = 16
 
 _encode = msgspec.json.Encoder().encode
-_decode_meta = msgspec.json.Decoder(dict[str, Any]).decode
 _STATES = {state.value: state for state in State}
 _ENDINGS = {ending.value: ending for ending in Ending}
 
@@ -38,11 +39,6 @@ def pack_meta(meta: Mapping[str, object]) -> bytes | None:
     return _encode(meta) if meta else None
 
 
-def unpack_meta(meta: bytes | None) -> dict[str, Any]:
-    """Return what ``pack_meta`` packed."""
-    return {} if meta is None else _decode_meta(meta)
-
-
 def digest_of(payload: bytes) -> bytes:
     """Return a digest that tells payloads apart after the row of the job has been removed."""
     return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
@@ -51,22 +47,63 @@ def digest_of(payload: bytes) -> bytes:
 def job_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], JobRecord]:
     """Return a function that reads the job, in any state, in a row of ``{job_columns}``.
 
-    The row has ``before`` further columns before these columns, and ``after`` further columns after them.
+    The row has ``before`` further columns before these columns, and ``after`` further columns after them. Of a row that
+    cannot be read it returns what can be read; see ``unreadable``.
     """
-    return compile_reader(
-        JobRecord,
-        ["_"] * before + [*names_of(JOB_COLUMNS)] + ["_"] * after,
-        converters={"meta": unpack_meta, "state": _STATES.__getitem__},
-    )
+    read = compile_job_reader(["_"] * before + [*names_of(JOB_COLUMNS)] + ["_"] * after)
+
+    def read_any(row: Sequence[Any]) -> JobRecord:
+        try:
+            return read(row)
+        except UnreadableJob as unreadable:
+            return unreadable.job
+
+    return read_any
+
+
+_read_strictly = compile_job_reader(names_of(JOB_COLUMNS))
+
+
+def without_unreadable(job_ids: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return the ids without those of the rows that cannot be read. The rows are of ``{payloadless_columns}``."""
+    unreadable = set()
+    for row in rows:
+        try:
+            _read_strictly(row)
+        except UnreadableJob as one:
+            unreadable.add(one.job.id)
+    return [job_id for job_id in job_ids if job_id not in unreadable] if unreadable else list(job_ids)
 
 
 def ledger_row_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], LedgerRow]:
-    """Return a function that reads the ledger row in a row of ``{ledger_columns}``; see ``job_reader``."""
-    return compile_reader(
-        LedgerRow,
-        ["_"] * before + [*names_of(LEDGER_COLUMNS)] + ["_"] * after,
-        converters={"ending": _ENDINGS.__getitem__, "state": _STATES.get},
-    )
+    """Return a function that reads the ledger row in a row of ``{ledger_columns}``; see ``job_reader``.
+
+    An instant or a count that is none is shown as the nearest one: the row of a job that somebody has changed by hand
+    must not hide the rows beside it.
+    """
+    names = names_of(LEDGER_COLUMNS)
+    columns = ["_"] * before + [*names] + ["_"] * after
+    converters: dict[str, Callable[[Any], object]] = {"ending": _ENDINGS.__getitem__, "state": _STATES.get}
+    most = {
+        column.name: bounds.MAX_INSTANT if column.kind is Kind.INSTANT else bounds.MAX_OFFSET
+        for column in LEDGER_COLUMNS
+        if column.kind in (Kind.INSTANT, Kind.INTEGER)
+    }
+    read = compile_reader(LedgerRow, columns, converters=converters)
+
+    def read_repaired(row: Sequence[Any]) -> LedgerRow:
+        values = [
+            min(max(value, 0), most[name]) if name in most and value is not None else value
+            for name, value in zip(columns, row, strict=True)
+        ]
+        return read(values)
+
+    optional = {column.name for column in LEDGER_COLUMNS if column.nullable}
+    conditions = [
+        f"_{name} is None or 0 <= _{name} <= {last}" if name in optional else f"0 <= _{name} <= {last}"
+        for name, last in most.items()
+    ]
+    return compile_reader(LedgerRow, columns, converters=converters, checks=Checks(conditions, {}, (), read_repaired))
 
 
 SETTINGS_COLUMNS = (
@@ -105,21 +142,26 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
 
 
 def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
-    """Return the inspection of a job, from a row of what is stored beside its record."""
-    available_at, worker, fence, reserved_at, started_at, expires_at, ended_at, cancel, noted, progress, checkpoint = (
-        row
-    )
+    """Return the inspection of a job, from a row of what is stored beside its record. Invalid instants are left out."""
+    available_at, worker, fence, *instants, cancel, noted, progress, checkpoint = row
+    reserved_at, started_at, expires_at, ended_at = map(_instant_in, instants)
     return Inspection(
         job=job,
-        available_at=available_at,
+        available_at=_instant_in(available_at) or 0,
         worker=worker,
         fence=fence,
         reserved_at=reserved_at,
         expires_at=expires_at,
         ended_at=ended_at,
         cancel_requested=bool(cancel),
-        note=Note(started_at=started_at, progress=progress, checkpoint=checkpoint) if noted or started_at else None,
+        note=Note(started_at=started_at or None, progress=progress, checkpoint=checkpoint)
+        if noted or started_at
+        else None,
     )
+
+
+def _instant_in(stored: int | None) -> int | None:
+    return None if stored is None or not 0 <= stored <= bounds.MAX_INSTANT else stored
 
 
 read_entry: Callable[[Sequence[Any]], Entry] = compile_reader(Entry, ("key", "value", "version", "expires_at"))
@@ -171,6 +213,23 @@ def reads_past_rows(where: JobFilter) -> bool:
         or (State.READY in states) != (State.INFLIGHT in states)
         or (State.DONE in states and not states >= {State.DEAD, State.CANCELLED})
     )
+
+
+def read_whole_page(read: Callable[[int], tuple[list[Row], str | None]], limit: int) -> tuple[list[Row], str | None]:
+    """Return the rows of a page of ``find`` and its cursor. ``read`` reads so many rows, and to which id it has come.
+
+    A page ends at a row whose id can be a cursor: an id that somebody has written by hand may be none. So it has fewer
+    rows than ``limit``, and more only if no row up to there has such an id.
+    """
+    wanted = limit
+    while True:
+        rows, upto = read(wanted + 1)
+        if len(rows) <= wanted:
+            return rows, upto
+        count = next((end for end in range(wanted, 0, -1) if bounds.match_name(rows[end - 1][0])), 0)
+        if count:
+            return rows[:count], rows[count - 1][0]
+        wanted *= 2
 
 
 def mark_first_occurrences(job_ids: Sequence[str], changed: Collection[str]) -> list[bool]:

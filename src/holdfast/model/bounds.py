@@ -40,14 +40,19 @@ _URL = re.compile(r"https?://[!-~]+")
 _NAME_WANTED = "1 to 128 of the characters A-Z a-z 0-9 . _ : -"
 
 
+match_name = _NAME.fullmatch
+"""Return something true for a type, queue, space or id; for hot code, which passes texts only."""
+
+
 @lru_cache(maxsize=4096)
-def _is_name(value: str) -> bool:
+def is_name(value: str) -> bool:
+    """Whether a text is a type, queue or space; remembered."""
     return _NAME.fullmatch(value) is not None
 
 
 def check_name(field: str, value: object) -> str:
     """Check a type, queue, space or id: safe in keys, URLs, file names and metrics."""
-    if type(value) is str and _is_name(value):
+    if type(value) is str and is_name(value):
         return value
     raise InvalidInput(field, wanted=_NAME_WANTED, got=value)
 
@@ -165,6 +170,12 @@ def check_batch(field: str, count: int) -> None:
     """Check the number of items of one call, which is one transaction."""
     if count > MAX_BATCH_ITEMS:
         raise InvalidInput(field, wanted=f"at most {MAX_BATCH_ITEMS} items in one call", got=f"{count}")
+
+
+def check_error(field: str, value: object) -> None:
+    """Check an error text or a reason: one that ``truncate_text`` returns."""
+    if not isinstance(value, str) or value != truncate_text(value):
+        raise InvalidInput(field, wanted=f"text of at most {MAX_ERROR_CHARACTERS} characters", got=value)
 
 
 def truncate_text(value: str, most: int = MAX_ERROR_CHARACTERS) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -28,6 +28,17 @@ def mutable_twin(frozen: type) -> Any:
     return type(f"Mutable{frozen.__name__}", (), {"__slots__": frozen.__slots__})  # type: ignore[attr-defined]
 
 
+class Checks(NamedTuple):
+    """Which rows a reader accepts. ``otherwise`` answers for every other row, called like the reader."""
+
+    conditions: Sequence[
+        str
+    ]  # expressions: ``_name`` is the value of a column, ``name`` an argument or one of ``names``
+    names: Mapping[str, object]
+    failures: tuple[type[Exception], ...]  # of conditions and converters: they count as a condition that is not met
+    otherwise: Callable[..., Any]
+
+
 def compile_reader(
     frozen: type[T],
     columns: Sequence[str],
@@ -35,6 +46,7 @@ def compile_reader(
     arguments: Sequence[str] = (),
     constants: Mapping[str, object] | None = None,
     converters: Mapping[str, Callable[[Any], object]] | None = None,
+    checks: Checks | None = None,
 ) -> Callable[..., T]:
     """Return a function that builds a ``frozen`` from a row and from further positional arguments.
 
@@ -48,24 +60,38 @@ def compile_reader(
     fields = [name for name in (*columns, *arguments, *constants) if name != "_"]
     if sorted(fields) != sorted(frozen.__slots__):  # type: ignore[attr-defined]
         raise ValueError(f"wanted each field of {frozen.__name__} once, got {fields}")
-    targets = [_target(name, converters) for name in columns]
-    lines = [
-        f"def read(row, {', '.join(arguments)}):",
-        "value = twin()",
-        f"({', '.join(targets)},) = row",
-        *(f"value.{name} = convert_{name}(_{name})" for name in converters),
+    variables = [name for name in columns if name != "_" and (checks is not None or name in converters)]
+    targets = ["_" if name == "_" else f"_{name}" if name in variables else f"value.{name}" for name in columns]
+    parameters = ", ".join(("row", *arguments))
+    unpack = ["value = twin()", f"({', '.join(targets)},) = row"]
+    fill = [
+        *(
+            f"value.{name} = convert_{name}(_{name})" if name in converters else f"value.{name} = _{name}"
+            for name in variables
+        ),
         *(f"value.{name} = {name}" for name in arguments),
         *(f"value.{name} = constant_{name}" for name in constants),
         "value.__class__ = frozen",
         "return value",
     ]
+    if checks is None:
+        body = [*unpack, *fill]
+    else:
+        condition = " and ".join(f"({one})" for one in checks.conditions)
+        body = [
+            "try:",
+            *_indent([*unpack, f"if {condition}:", *_indent(fill)]),
+            "except failures: pass",
+            f"return otherwise({parameters})",
+        ]
     namespace: dict[str, Any] = {
         "twin": mutable_twin(frozen),
         "frozen": frozen,
+        **({} if checks is None else {**checks.names, "failures": checks.failures, "otherwise": checks.otherwise}),
         **{f"convert_{name}": convert for name, convert in converters.items()},
         **{f"constant_{name}": value for name, value in constants.items()},
     }
-    reader: Callable[..., T] = _compile("read", lines, namespace)
+    reader: Callable[..., T] = _compile("read", [f"def read({parameters}):", *body], namespace)
     return reader
 
 
@@ -108,13 +134,11 @@ def _compile(name: str, lines: Sequence[str], namespace: dict[str, Any]) -> Any:
     return namespace[name]
 
 
+def _indent(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
 def _parameter(name: str, defaults: Mapping[str, object], factories: Mapping[str, object]) -> str:
     if name in factories:
         return f"{name}=missing"
     return f"{name}=default_{name}" if name in defaults else name
-
-
-def _target(name: str, converters: Mapping[str, object]) -> str:
-    if name == "_":
-        return "_"
-    return f"_{name}" if name in converters else f"value.{name}"

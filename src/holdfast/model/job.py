@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -108,10 +108,7 @@ def check_new(record: JobRecord) -> None:
     bounds.check_optional_text("domain", record.domain)
     bounds.check_optional_text("limit_key", record.limit_key)
     bounds.check_optional_text("name", record.name)
-    if record.last_error != bounds.truncate_text(record.last_error):
-        raise InvalidInput(
-            "last_error", wanted=f"text of at most {bounds.MAX_ERROR_CHARACTERS} characters", got=record.last_error
-        )
+    bounds.check_error("last_error", record.last_error)
     if record.webhook is not None:
         bounds.check_webhook("webhook", record.webhook)
     bounds.check_optional_text("signature", record.signature)
@@ -119,3 +116,15 @@ def check_new(record: JobRecord) -> None:
         raise InvalidInput("offset", wanted="a domain beside it", got="an offset alone")
     if record.state != State.READY:
         raise InvalidInput("state", wanted="ready (only new jobs are enqueued)", got=record.state)
+
+
+def check_stored(record: JobRecord) -> None:
+    """Refuse a record that no enqueue and no transition can have stored: somebody else has changed its row."""
+    bounds.check_integer("attempts", record.attempts)
+    bounds.check_optional_integer("failed_at", record.failed_at, most=bounds.MAX_INSTANT)
+    bounds.check_optional_integer("dead_at", record.dead_at, most=bounds.MAX_INSTANT)
+    if record.dead_reason is not None:
+        bounds.check_error("dead_reason", record.dead_reason)
+    if record.result is not None:
+        bounds.check_blob("result", record.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
+    check_new(replace(record, attempts=0, state=State.READY))

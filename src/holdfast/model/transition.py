@@ -15,6 +15,7 @@ LEASE_EXPIRED = "lease expired"
 POISON = "poison"
 ATTEMPTS_EXHAUSTED = "attempts exhausted"
 RELEASED_TOO_LONG = "released too long"
+UNREADABLE = "unreadable"
 
 NOT_BEGUN = "not begun"  # the detail of an expiry that costs nothing
 OUTAGE = "outage of the store"  # the detail of an expiry that is not a crash
@@ -101,7 +102,9 @@ def after_settlement(held: HeldJob, settlement: Settlement, now: int) -> Transit
         case Retry():
             return _cancelled(held, settlement, now) or _retried(held, settlement, now)
         case Fail():
-            return _cancelled(held, settlement, now) or _failed(held, settlement, now)
+            return _cancelled(held, settlement, now) or _failed(
+                held, settlement.reason, settlement.error, settlement.detail, now
+            )
         case Release():
             return _cancelled(held, settlement, now) or _released(held, settlement, now)
         case _:
@@ -150,6 +153,11 @@ def _count_crash(held: HeldJob) -> int:
     return min(held.crashes + 1, bounds.MAX_COUNT)
 
 
+def _refund(held: HeldJob) -> int:
+    """Return the attempts with one less; 0 stays 0: a row that was changed by hand must not fail a batch."""
+    return max(0, held.attempts - 1)
+
+
 def _dead_reason(held: HeldJob, crashes: int, *, when_exhausted: str) -> str | None:
     """Return why the job is dead: no attempts are left, or it crashed too often in a row. None if it runs again."""
     if held.attempts >= held.max_attempts:
@@ -157,7 +165,12 @@ def _dead_reason(held: HeldJob, crashes: int, *, when_exhausted: str) -> str | N
     return POISON if held.max_crashes is not None and crashes >= held.max_crashes else None
 
 
-def _failed(held: HeldJob, fail: Fail, now: int) -> Transition:
+def after_failed_read(held: HeldJob, problem: str, now: int) -> Transition:
+    """Return the transition of a job that was leased and cannot be read: a dead letter (L9)."""
+    return _failed(held, UNREADABLE, bounds.truncate_text(problem), "", now)
+
+
+def _failed(held: HeldJob, reason: str, error: str, detail: str, now: int) -> Transition:
     return Transition(
         ending=Ending.FAILED,
         state=State.DEAD,
@@ -165,24 +178,24 @@ def _failed(held: HeldJob, fail: Fail, now: int) -> Transition:
         crashes=held.crashes,
         run_at=held.run_at,
         available_at=held.available_at,
-        last_error=fail.error,
+        last_error=error,
         failed_at=now,
-        dead_reason=fail.reason,
+        dead_reason=reason,
         dead_at=now,
-        detail=fail.detail,
-        error=fail.error,
+        detail=detail,
+        error=error,
     )
 
 
 def _released(held: HeldJob, release: Release, now: int) -> Transition:
     """The attempt is refunded, and the job keeps its position in the lane; dead if the budget is exceeded (L8)."""
     assert held.reserved_at is not None
-    released_for = held.released_for + release.delay + max(0, now - held.reserved_at)
+    released_for = min(held.released_for + release.delay + max(0, now - held.reserved_at), bounds.MAX_INSTANT)
     over_budget = released_for > release.budget
     return Transition(
         ending=Ending.RELEASED,
         state=State.DEAD if over_budget else State.READY,
-        attempts=held.attempts - 1,
+        attempts=_refund(held),
         crashes=held.crashes,
         run_at=now + release.delay if release.delay else held.run_at,
         available_at=now + release.delay if release.delay else held.available_at,
@@ -204,7 +217,7 @@ def _cancelled(held: HeldJob, settlement: Retry | Fail | Release, now: int) -> T
     return Transition(
         ending=Ending.CANCELLED,
         state=State.CANCELLED,
-        attempts=held.attempts - isinstance(settlement, Release),
+        attempts=_refund(held) if isinstance(settlement, Release) else held.attempts,
         crashes=held.crashes,
         run_at=held.run_at,
         available_at=held.available_at,
@@ -235,7 +248,7 @@ def after_expiry(held: HeldJob, now: int, *, in_outage: bool = False) -> Transit
     return Transition(
         ending=Ending.CANCELLED if state is State.CANCELLED else Ending.EXPIRED,
         state=state,
-        attempts=held.attempts if begun else held.attempts - 1,
+        attempts=held.attempts if begun else _refund(held),
         crashes=crashes,
         run_at=None if state is State.READY else held.run_at,
         available_at=min(held.expires_at, now) if state is State.READY else held.available_at,

@@ -12,6 +12,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.fingerprint import failure_frames, failure_line
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
+from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.model.transition import NOT_BEGUN
 from holdfast.observability import events
@@ -224,11 +225,15 @@ class LogObserver(WorkerObserver):
 
 
 def log_expired(expired: Iterable[ExpiredLease], **fields: object) -> None:
-    """Log leases that were ended as expired, and the jobs that have ended by that; ``fields`` are added to each."""
+    """Log leases that the store has ended, and the jobs that have ended by that; ``fields`` are added to each."""
     for one in expired:
         row = one.row
         job = {"type": row.type, "job_id": row.job_id, "queue": row.queue, "attempt": row.attempt}
         lease = {"fence": row.fence, **fields}
+        if row.ending is Ending.FAILED:  # it could not be read, and nobody has begun it
+            error = failure_line(row.error)
+            log_event(events.JOB_DEAD.level, events.JOB_DEAD.name, **job, reason=one.dead_reason, error=error, **lease)
+            continue
         log_event(
             logging.INFO if row.detail == NOT_BEGUN else events.LEASE_EXPIRED.level,  # it has cost the job nothing
             events.LEASE_EXPIRED.name,

@@ -12,6 +12,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model import transition
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Reservation
+from holdfast.model.ledger import Ending
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import OTHER, BoundedNames, BoundedReasons, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
@@ -29,6 +30,7 @@ REASONS = frozenset(  # of the dead letters that a worker makes; handlers have o
         transition.LEASE_EXPIRED,
         transition.POISON,
         transition.RELEASED_TOO_LONG,
+        transition.UNREADABLE,
         decide.BAD_PAYLOAD,
         decide.BAD_SIGNATURE,
         decide.UNRECOVERABLE,
@@ -129,7 +131,8 @@ class MetricsObserver(WorkerObserver):
 
     def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
         """See ``WorkerObserver.reaped``."""
-        self._metrics.count(table.REAPED.name, leases, {})
+        unreadable = sum(one.row.ending is Ending.FAILED for one in expired)  # no lease of theirs has expired
+        self._metrics.count(table.REAPED.name, leases - unreadable, {})
         dead = Counter((one.row.queue, one.row.type, one.dead_reason) for one in expired if one.dead_reason is not None)
         for (queue, type_, reason), count in dead.items():
             self._count_dead(self._labels((queue, type_)), reason, count)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from holdfast.approvals import with_approved_signature
 from holdfast.clock import DAY, SECOND, monotonic
 from holdfast.drivers.contract import Store
-from holdfast.errors import StoreError
+from holdfast.errors import InvalidInput, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.wire.identity import split_signature
 from holdfast.wire.signing import Signer, Verdict
@@ -48,6 +48,8 @@ class Verification:
             approved = with_approved_signature(self._store, job)
         except StoreError:
             return Interrupted(reason="the store did not say whether the job is approved")
+        except InvalidInput:  # an id that no approval can have
+            approved = None
         if approved is not None and self._may_run(self._signer.verify(approved)):
             return None
         key_id = split_signature(job.signature)[0]

@@ -13,8 +13,8 @@ from holdfast.drivers.packing import (
     pack_settings,
     read_settings,
     tally_counts,
-    unpack_meta,
 )
+from holdfast.drivers.unreadable import unpack_meta
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.queue_settings import Gaps, QueueSettings

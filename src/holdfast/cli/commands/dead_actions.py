@@ -141,7 +141,12 @@ def _act(
     else:
         output.print_line(f"{past} {_count(done)}")
     if not options["dry_run"] and done < len(ids):
-        reason = "were no longer dead" + (", or wait for a reader of the ledger," if verb == "purge" else "")
+        other = (
+            "wait for a reader of the ledger"
+            if verb == "purge"
+            else "cannot be read (`holdfast dead show ID` says why)"
+        )
+        reason = f"were no longer dead, or {other},"
         raise CommandFailed(ExitCode.FAILED, f"{len(ids) - done} of them {reason} and were not changed")
 
 

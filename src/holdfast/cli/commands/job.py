@@ -20,6 +20,7 @@ from holdfast.model import duration
 from holdfast.model.control_characters import escape_control_characters
 from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import State
+from holdfast.model.transition import UNREADABLE
 from holdfast.settings import mask_secrets
 
 MIN_POLL_INTERVAL_SECONDS = 0.05
@@ -247,9 +248,12 @@ def retry(session: Session, job_ids: tuple[str, ...], *, as_json: bool) -> None:
         if as_json:
             session.output.print_json_line({"id": job_id, "requeued": requeued, "state": state})
         else:
-            word = "requeued" if requeued else f"not changed: {state}" if state else "unknown"
+            kept = (
+                f"{state}, {record.dead_reason}" if record is not None and record.dead_reason == UNREADABLE else state
+            )
+            word = "requeued" if requeued else f"not changed: {kept}" if state else "unknown"
             session.output.print_line(f"{job_id}  {word}")
     if unknown:
         raise CommandFailed(ExitCode.NOT_FOUND, f"{unknown} of {len(unique)} jobs are unknown in this space")
     if refused:
-        raise CommandFailed(ExitCode.FAILED, "only dead and cancelled jobs can be run again")
+        raise CommandFailed(ExitCode.FAILED, "only dead and cancelled jobs whose rows can be read can be run again")

@@ -6,15 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.cli.commands.queue import COUNTED_STATES, NOT_DONE, is_paused, sum_by_queue
 from holdfast.cli.doctor.check import Check, Health
+from holdfast.cli.filters import find_all
 from holdfast.cli.session import Session
 from holdfast.clock import MINUTE
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.store import ScheduleStore
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import DomainInfo, QueueCounts, Store
+from holdfast.drivers.contract import DomainInfo, JobFilter, QueueCounts, Store
 from holdfast.drivers.estimates import count_jobs
 from holdfast.drivers.optional import Diagnosis
-from holdfast.model import duration
+from holdfast.model import bounds, duration
+from holdfast.model.control_characters import quote
+from holdfast.model.job import State
+from holdfast.model.transition import UNREADABLE
 from holdfast.observability.presence import WorkerPresence, read_presences
 from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
@@ -31,6 +35,7 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
     """Everything about jobs and workers. The open and dead jobs are counted once; done jobs are not read."""
     counts = count_jobs(store, states=NOT_DONE)
     yield from _check_jobs(counts)
+    yield from _check_unreadable(store, counts)
     paused = {row.queue for row in counts if row.ready and is_paused(session.output, store.settings(row.queue))}
     if paused:
         yield Check(
@@ -94,6 +99,30 @@ def _check_jobs(counts: Sequence[QueueCounts]) -> Iterator[Check]:
     if totals["dead"]:
         text = f"{totals['dead']} dead letters"
         yield Check(name="dead", health=Health.NOTE, text=text, advice="see `holdfast dead groups`")
+
+
+def _check_unreadable(store: Store, counts: Sequence[QueueCounts]) -> Iterator[Check]:
+    """Rows that somebody else has changed: dead letters, and open jobs that no worker can ask for."""
+    if any(row.dead for row in counts):
+        letters = find_all(store, JobFilter(states=(State.DEAD,), reason=UNREADABLE))
+        first = next(letters, None)
+        if first is not None:
+            count = 1 + sum(1 for _ in letters)
+            text = f"{count} dead letters have rows that cannot be read, for example {first.id}"
+            advice = (
+                "`holdfast dead show ID` names the columns; restore them in the database and requeue the job, or remove"
+                f" it with `holdfast dead purge --reason {UNREADABLE}`"
+            )
+            yield Check(name="unreadable", health=Health.WRONG, text=text, advice=advice)
+    lost = {
+        f"{quote(row.type)} in {quote(row.queue)}"
+        for row in counts
+        if row.ready + row.scheduled and not (bounds.is_name(row.queue) and bounds.is_name(row.type))
+    }
+    if lost:
+        text = f"open jobs with a type or queue that is no name: {_names(lost)}"
+        advice = "no worker can reserve them: restore the names in the database, or cancel the jobs"
+        yield Check(name="names", health=Health.WRONG, text=text, advice=advice)
 
 
 def _check_oldest(ready: Sequence[QueueCounts]) -> Iterator[Check]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.drivers.contract import (
@@ -20,11 +21,13 @@ from holdfast.drivers.packing import (
     Row,
     mark_first_occurrences,
     pack_settings,
+    read_inspection,
     read_settings,
+    read_whole_page,
     reads_past_rows,
     states_of,
     tally_counts,
-    unpack_meta,
+    without_unreadable,
 )
 from holdfast.drivers.postgres import ledger
 from holdfast.drivers.postgres.arrays import pack_texts
@@ -32,14 +35,14 @@ from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
 from holdfast.drivers.statements import NEWEST
+from holdfast.drivers.unreadable import read_any_meta
 from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
 from holdfast.model.retention import Retention
 
-BEHIND_ALL_IDS = "~"  # no id has this character, and all characters of ids sort before it
+BEHIND_ALL_IDS = "\U0010ffff"  # all other characters sort before it, also those that no id has
 
 GAP_SETTINGS = frozenset({"gaps", "gap_pass_after"})  # a change of them may let domains run, or stop them
 
@@ -73,38 +76,14 @@ def inspect(database: Database, job_id: str) -> Inspection | None:
     if not rows:
         return None
     [row] = rows
-    (
-        available_at,
-        worker,
-        fence,
-        reserved_at,
-        started_at,
-        expires_at,
-        ended_at,
-        cancel_requested,
-        noted,
-        progress,
-        checkpoint,
-    ) = row[:INSPECTION_COLUMNS]
-    return Inspection(
-        job=read_inspected_job(row),
-        available_at=available_at,
-        worker=worker,
-        fence=fence,
-        reserved_at=reserved_at,
-        expires_at=expires_at,
-        ended_at=ended_at,
-        cancel_requested=cancel_requested,
-        note=Note(started_at=started_at, progress=progress, checkpoint=checkpoint) if noted or started_at else None,
-    )
+    return read_inspection(read_inspected_job(row), row[:INSPECTION_COLUMNS])
 
 
 def find(database: Database, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``."""
     statement = database.statements.query("admin/find" + (NEWEST if newest else ""))
-    rows, upto = _read_page(database, statement, where, limit, after, newest=newest)
-    jobs = [read_job(row) for row in rows[:limit]]
-    return Page(jobs, jobs[-1].id if len(rows) > limit else upto)
+    rows, cursor = _read_page(database, statement, where, limit, after, newest=newest)
+    return Page([read_job(row) for row in rows], cursor)
 
 
 def job_columns(
@@ -115,48 +94,48 @@ def job_columns(
         if name not in _JOB_FIELDS:
             raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
     statement = database.statements.select_from("admin/find", _JOB_FIELDS, ["id", *names])
-    rows, upto = _read_page(database, statement, where, limit, after)
+    rows, cursor = _read_page(database, statement, where, limit, after)
     if not rows:
-        return [()] * len(names), upto
-    ids, *columns = zip(*rows[:limit], strict=True)
+        return [()] * len(names), cursor
+    _, *columns = zip(*rows, strict=True)
     values = [
-        [unpack_meta(meta) for meta in column] if name == "meta" else column
+        [read_any_meta(meta) for meta in column] if name == "meta" else column
         for name, column in zip(names, columns, strict=True)
     ]
-    return values, ids[-1] if len(rows) > limit else upto
+    return values, cursor
 
 
 def _read_page(
     database: Database, statement: str, where: JobFilter, limit: int, after: str | None, *, newest: bool = False
 ) -> tuple[list[Row], str | None]:
-    """Return the rows of a page, one more if there is a next page, and the id up to which they were searched.
+    """Return the rows of a page, and its cursor.
 
     The first column of a row is its id. Both statements see the same rows, because they share a snapshot.
     """
     is_bounded = reads_past_rows(where)
     start = after or (BEHIND_ALL_IDS if newest else "")
-    parameters = {**_find_parameters(where, limit, start), "rows": FIND_LIMIT if is_bounded else None}
+    common = {**_find_parameters(where, start), "rows": FIND_LIMIT if is_bounded else None}
     find_end = database.statements.query("admin/find_end" + (NEWEST if newest else ""))
     is_up_to = operator.ge if newest else operator.le
 
-    def read(execute: Execute) -> tuple[list[Row], str | None]:
+    def read(execute: Execute, count: int) -> tuple[list[Row], str | None]:
+        parameters = {**common, "limit": count}
         rows = execute(statement, parameters)
         if not is_bounded:
             return rows, None
-        last = rows[limit - 1][0] if len(rows) > limit else None
+        last = rows[-2][0] if len(rows) == count else None
         [(upto,)] = execute(find_end, {**parameters, "last": last})
         return rows if upto is None else [row for row in rows if is_up_to(row[0], upto)], upto
 
-    return database.run_in_index_order(read)
+    return database.run_in_index_order(lambda execute: read_whole_page(partial(read, execute), limit))
 
 
-def _find_parameters(where: JobFilter, limit: int, after: str) -> dict[str, object]:
-    """Return the parameters of ``admin/find.sql``, which reads one row more to see whether there is a next page."""
+def _find_parameters(where: JobFilter, after: str) -> dict[str, object]:
+    """Return the parameters of ``admin/find.sql``, but for the limit."""
     states = states_of(where)
     return {
         **{name: NO_VALUE if _has_nul(value) else value for name, value in asdict(where).items()},
         "after": after,
-        "limit": limit + 1,
         "states": [str(state) for state in states],
         "live": bool(states & {State.READY, State.INFLIGHT}),
         "done": State.DONE in states,
@@ -223,7 +202,9 @@ def table_sizes(database: Database) -> dict[str, int]:
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
     """See ``Admin.requeue``."""
-    return mark_first_occurrences(job_ids, _call_by_ids(database, "requeue", caller_now, job_ids))
+    rows = database.query_page("admin/read_to_requeue", {"ids": list(job_ids)})
+    changed = _call_by_ids(database, "requeue", caller_now, without_unreadable(job_ids, rows))
+    return mark_first_occurrences(job_ids, changed)
 
 
 def purge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.drivers.packing import GAP_COLUMNS, SETTINGS_COLUMNS
-from holdfast.drivers.statements import COLUMN_LISTS, ENDED_ONLY, Expression
+from holdfast.drivers.statements import COLUMN_LISTS, ENDED_ONLY, NULL, Expression
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind, names_of
 
 _TYPES = {
@@ -23,6 +23,8 @@ STORED_COLUMNS = tuple(column for column in JOB_COLUMNS if column.name != "state
 
 STORED_SETTINGS = (*SETTINGS_COLUMNS, *GAP_COLUMNS)
 
+_WITHOUT_PAYLOAD = {"payload": Expression("''::bytea"), "result": NULL}
+
 
 def sql_type(column: Column) -> str:
     """Return the type of a column in the tables."""
@@ -35,6 +37,7 @@ def _declare(columns: Sequence[Column]) -> tuple[Expression, ...]:
 
 LISTS: Mapping[str, Sequence[str]] = {
     **COLUMN_LISTS,
+    "payloadless_columns": [_WITHOUT_PAYLOAD.get(name, name) for name in names_of(JOB_COLUMNS)],
     "settings_columns": STORED_SETTINGS,
     "settings_values": tuple(Expression(f"%({name})s") for name in STORED_SETTINGS),
     "stored_columns": names_of(STORED_COLUMNS),

@@ -110,6 +110,10 @@ class Database:
         statement = self.statements.query(name)
         return self.run(lambda connection: self._execute(connection, statement, parameters), is_repeatable=True)
 
+    def query_on(self, connection: Connection, name: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run the statement ``queries/<name>.sql`` on a given connection, inside its transaction."""
+        return self._execute(connection, self.statements.query(name), parameters)
+
     def query_page(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
         """Run a query that reads a page in the order of an index; see ``run_page``."""
         return self.run_page(self.statements.query(name), parameters)

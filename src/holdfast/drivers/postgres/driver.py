@@ -293,6 +293,7 @@ class PostgresDriver:
         answers, reserved = settle_and_reserve.settle_and_reserve(
             self._database,
             self._lost_answers,
+            self._expired,
             settlements,
             caller_now,
             follow=follow,

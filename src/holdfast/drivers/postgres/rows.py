@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.packing import Row, job_reader, ledger_row_reader, unpack_meta
+from holdfast.drivers.packing import Row, job_reader, ledger_row_reader
 from holdfast.drivers.postgres.columns import STORED_COLUMNS
 from holdfast.drivers.statements import ENDED_ONLY
+from holdfast.drivers.unreadable import compile_job_reader
 from holdfast.model.columns import names_of
-from holdfast.model.fast_construction import compile_reader
-from holdfast.model.job import JobRecord, State
+from holdfast.model.job import State
 from holdfast.model.lease import Reservation, make_reservation
 
+STORED_ID = 5  # the place of the job's id in a row of ``reserve``
 INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
 NO_VALUE = "?"  # no id or token is this
 POSITION_COLUMNS = 6  # of read_ledger, after the ledger row: its position and the values to check the cursor against
@@ -19,16 +20,17 @@ read_inspected_job = job_reader(before=INSPECTION_COLUMNS)
 read_ledger_row = ledger_row_reader(after=POSITION_COLUMNS)
 read_tail_row = ledger_row_reader(after=2)  # the position of the row
 
-_read_leased_job = compile_reader(
-    JobRecord,
+_read_leased_job = compile_job_reader(
     ("_", "_", "_", "_", "_", *names_of(STORED_COLUMNS)),
     constants={"state": State.INFLIGHT, **dict.fromkeys(ENDED_ONLY)},
-    converters={"meta": unpack_meta},
 )
 
 
 def read_reservation(row: Row) -> Reservation:
-    """Return the leased job in a row of ``reserve``: token, fence, expires_at, checkpoint, isolated, and the job."""
+    """Return the leased job in a row of ``reserve``: token, fence, expires_at, checkpoint, isolated, and the job.
+
+    Raises ``UnreadableJob``.
+    """
     return make_reservation(_read_leased_job(row), row[0], row[1], row[2], row[3], isolated=row[4])
 
 

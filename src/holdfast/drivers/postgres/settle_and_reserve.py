@@ -9,8 +9,10 @@ from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.lost_answers import LostAnswers
-from holdfast.drivers.postgres.rows import make_all_searchable, read_reservation
+from holdfast.drivers.postgres.reserve import read_reservations
+from holdfast.drivers.postgres.rows import make_all_searchable
 from holdfast.drivers.postgres.settle import find_writes, pack_settlements, read_answers
+from holdfast.drivers.remembered_calls import RememberedCalls
 from holdfast.errors import LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, token_bytes
@@ -22,6 +24,7 @@ REFUSAL_COLUMNS = 7  # of settle_and_reserve, in front of the columns of reserve
 def settle_and_reserve(
     database: Database,
     lost_answers: LostAnswers,
+    expired: RememberedCalls[int],
     settlements: Sequence[Settlement],
     caller_now: int | None,
     *,
@@ -58,5 +61,5 @@ def settle_and_reserve(
 
     rows = database.run(call, is_repeatable=False)
     refused = [row[:REFUSAL_COLUMNS] for row in rows if row[0] is not None]
-    reserved = [read_reservation(row[REFUSAL_COLUMNS:]) for row in rows if row[0] is None]
-    return read_answers(settlements, refused), reserved
+    leased = [row[REFUSAL_COLUMNS:] for row in rows if row[0] is None]
+    return read_answers(settlements, refused), read_reservations(database, expired, leased, caller_now)

@@ -18,14 +18,17 @@ from holdfast.drivers.contract import (
     Trimmed,
 )
 from holdfast.drivers.packing import (
+    Row,
     mark_first_occurrences,
     pack_settings,
     read_inspection,
     read_settings,
+    read_whole_page,
     reads_past_rows,
     states_of,
     tally_counts,
     to_json,
+    without_unreadable,
 )
 from holdfast.drivers.sqlite import domains, ledger, limit_keys, offsets
 from holdfast.drivers.sqlite.domains import assign_turns, end_halts, find_halts
@@ -82,15 +85,19 @@ def inspect(tx: Transaction, job_id: str) -> Inspection | None:
 def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``. Reads one ordered page per state and merges them."""
     start, end = (_BEHIND_ALL, _BEFORE_ALL) if newest else (_BEFORE_ALL, _BEHIND_ALL)
-    parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or start, "limit": limit + 1}
+    parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or start}
     states = states_of(where)
     upto = _find_end(tx, states, parameters, newest=newest) if reads_past_rows(where) else None
     parameters["upto"] = end if upto is None else upto
     order = NEWEST if newest else ""
-    pages = [tx.run(_FIND[state][0] + order, {**parameters, "state": state}).fetchall() for state in states]
-    rows = list(islice(heapq.merge(*pages, key=lambda row: row[0], reverse=newest), limit + 1))
-    jobs = [read_job(row) for row in rows[:limit]]
-    return Page(jobs, jobs[-1].id if len(rows) > limit else upto)
+
+    def read(count: int) -> tuple[list[Row], str | None]:
+        page = {**parameters, "limit": count}
+        pages = [tx.run(_FIND[state][0] + order, {**page, "state": state}).fetchall() for state in states]
+        return list(islice(heapq.merge(*pages, key=lambda row: row[0], reverse=newest), count)), upto
+
+    rows, cursor = read_whole_page(read, limit)
+    return Page([read_job(row) for row in rows], cursor)
 
 
 def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any], *, newest: bool) -> str | None:
@@ -145,7 +152,9 @@ def file_size(tx: Transaction) -> dict[str, int]:
 
 def requeue(tx: Transaction, job_ids: Sequence[str]) -> list[bool]:
     """See ``Admin.requeue``."""
-    jobs = _without_taken_offsets(tx, _find_in_states(tx, job_ids, (State.DEAD, State.CANCELLED)))
+    rows = tx.run("requeue/read", {"space": tx.space, "ids": to_json(job_ids)})
+    left = without_unreadable(job_ids, rows)
+    jobs = _without_taken_offsets(tx, _find_in_states(tx, left, (State.DEAD, State.CANCELLED)))
     if jobs:
         halting = _end_halts(tx, jobs)
         parameters = _write_ledger(tx, "requeue/insert_ledger", jobs)

@@ -22,6 +22,7 @@ from holdfast.drivers.sqlite.free_space import FreeSpace
 from holdfast.drivers.sqlite.migrations import is_current, load, migrate
 from holdfast.drivers.sqlite.opening import opening_error
 from holdfast.drivers.sqlite.statements import sql
+from holdfast.drivers.unreadable import read_any_text
 from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
 
 T = TypeVar("T")
@@ -185,7 +186,16 @@ class Database:
         if not alone:
             connection.execute("SAVEPOINT one_write")
         try:
-            write.value = write.work(connection)
+            try:
+                write.value = write.work(connection)
+            except sqlite3.OperationalError as error:
+                if not is_text_error(error):
+                    raise
+                connection.execute("ROLLBACK" if alone else "ROLLBACK TO one_write")
+                if alone:
+                    self._begin()
+                with _reading_any_text(connection):
+                    write.value = write.work(connection)
         except Exception as error:
             write.error = translate_error(error) if isinstance(error, sqlite3.Error) else error
             if not connection.in_transaction:
@@ -240,6 +250,17 @@ class Database:
         """Open a connection whose statements all see the same commit. It waits for no writer, and none waits for it."""
         self._ensure_ready()
         return self._reading()
+
+    def read(self, work: Work[T]) -> T:
+        """Run ``work`` on a connection of ``reading``; once more if a text in a row is not UTF-8."""
+        with self.reading() as connection:
+            try:
+                return work(connection)
+            except sqlite3.OperationalError as error:
+                if not is_text_error(error):
+                    raise
+            with _reading_any_text(connection):
+                return work(connection)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -397,6 +418,21 @@ class _Write(Generic[T]):
         if self.error is not None:
             raise self.error
         return self.value
+
+
+def is_text_error(error: sqlite3.OperationalError) -> bool:
+    """Whether a text in a row is not UTF-8. Python raises this error, so it has no code of SQLite."""
+    return not hasattr(error, "sqlite_errorcode") and str(error).startswith("Could not decode to UTF-8")
+
+
+@contextmanager
+def _reading_any_text(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read every text, see ``read_any_text``. Only for a second try: a function per text makes reading slower."""
+    connection.text_factory = read_any_text
+    try:
+        yield
+    finally:
+        connection.text_factory = str
 
 
 def _finish(group: list[_Write[Any]], error: Exception | None) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite.limit_keys import wake
 from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.drivers.unreadable import SUBSTITUTE
 from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.queue_settings import Gaps, QueueSettings
@@ -153,10 +154,15 @@ def end_halts(tx: Transaction, places: Iterable[tuple[str, str | None]]) -> None
 
 
 def open_domains(tx: Transaction, after: Place) -> Iterator[Place]:
-    """Return the domains that have an open job, in the order of queues and names, after one of them."""
-    while row := tx.run("domains/next_open", (tx.space, *after)).fetchone():
-        yield row
-        after = row
+    """Return the domains that have an open job, in the order of queues and names, after one of them.
+
+    Leaves out those whose queue or name is not UTF-8: nobody could name them.
+    """
+    stored: tuple[object, object] = after
+    while row := tx.run("domains/next_open", (tx.space, *stored)).fetchone():
+        queue, domain, *stored = row
+        if SUBSTITUTE not in queue + domain:
+            yield queue, domain
 
 
 def after_configure(tx: Transaction, queue: str, before: QueueSettings, after: QueueSettings) -> None:

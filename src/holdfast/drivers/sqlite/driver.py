@@ -257,7 +257,7 @@ class SqliteDriver:
             max_bytes=max_bytes,
             isolation=isolation,
         )
-        return self._write(
+        return self._write_remembered(
             lambda tx: settle_and_reserve(
                 tx,
                 settlements,
@@ -579,8 +579,7 @@ class SqliteDriver:
     def _read(self, work: Callable[[Transaction], T], now: int | None = None) -> T:
         """Run ``work`` on a snapshot of the database."""
         self._validation.caller_now(now)
-        with self._database.reading() as connection:
-            return self._run(connection, work, now)
+        return self._database.read(lambda connection: self._run(connection, work, now))
 
     def _run(self, connection: sqlite3.Connection, work: Callable[[Transaction], T], now: int | None) -> T:
         tx = Transaction(connection, self._space, host_now=self._clock.now(), caller_now=now)

@@ -14,8 +14,9 @@ from holdfast.drivers.packing import Row, read_settings, to_json
 from holdfast.drivers.sqlite.domains import begin_gaps, pass_gaps
 from holdfast.drivers.sqlite.limit_keys import KeyedReserve
 from holdfast.drivers.sqlite.rows import ID, LIMIT_KEY, NOTED, PAYLOAD, SEQ, read_reservation
-from holdfast.drivers.sqlite.settle import reap
+from holdfast.drivers.sqlite.settle import bury, reap
 from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.drivers.unreadable import UNREADABLE_ROUNDS, UnreadableJob
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, make_tokens, token_bytes
 from holdfast.model.order import Capacity, KeyCapacity, Lane, Limit, pick
@@ -40,6 +41,20 @@ def reserve(
     """See ``Driver.reserve``."""
     reap(tx, queues, worker=None, limit=REAP_LIMIT)
     request = _Request(tx, queues, types, limit, max_bytes, isolation)
+    for _ in range(UNREADABLE_ROUNDS):
+        rows = _take(request)
+        if not rows:
+            break
+        is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
+        reservations = lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
+        if reservations:
+            return reservations
+    return []
+
+
+def _take(request: _Request) -> list[tuple[Lane, Row]]:
+    """Return the jobs to lease, and store what that takes from the limits."""
+    tx, queues = request.tx, request.queues
     capacity = read_capacity(tx, queues)
     for queue in capacity.arrived:
         begin_gaps(tx, queue)
@@ -49,13 +64,11 @@ def reserve(
         rows, capacity = _pick_within_keys(request, capacity)
     else:
         rows = _pick(request, capacity)
-    if not rows:
-        return []
-    if max_bytes is not None or capacity.keyed:
-        rows = _with_payloads(tx, rows)
-    spend(tx, capacity)
-    is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
-    return lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
+    if rows:
+        if request.max_bytes is not None or capacity.keyed:
+            rows = _with_payloads(tx, rows)
+        spend(tx, capacity)
+    return rows
 
 
 class _Request(NamedTuple):
@@ -182,7 +195,7 @@ def spend(tx: Transaction, capacity: Capacity) -> None:
 def lease(
     tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str, *, prefetched: bool
 ) -> list[Reservation]:
-    """Lease ready jobs, rows of ``reserve/due.sql``."""
+    """Lease ready jobs, rows of ``reserve/due.sql``. Those that cannot be read are dead letters afterwards."""
     first, bits = tx.next_numbers(len(rows)), token_bytes(len(rows))
     parameters = {
         "jobs": to_json(row[SEQ] for _, row in rows),
@@ -197,12 +210,19 @@ def lease(
     noted_ids = [row[ID] for _, row in rows if row[NOTED]]
     checkpoints = _read_checkpoints(tx, noted_ids) if noted_ids else {}
     fences = range(first, first + len(rows))
-    return [
-        read_reservation(
-            lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoints.get(row[ID])
-        )
-        for fence, token, (lane, row) in zip(fences, make_tokens(fences, bits), rows, strict=True)
-    ]
+    reservations: list[Reservation] = []
+    unreadable: list[tuple[int, int, UnreadableJob]] = []
+    for fence, token, (lane, row) in zip(fences, make_tokens(fences, bits), rows, strict=True):
+        checkpoint = checkpoints.get(row[ID])
+        try:
+            reservations.append(
+                read_reservation(lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoint)
+            )
+        except UnreadableJob as job:
+            unreadable.append((row[SEQ], fence, job))
+    if unreadable:
+        bury(tx, unreadable)
+    return reservations
 
 
 def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None]:

@@ -9,11 +9,11 @@ from holdfast.drivers.packing import (
     job_reader,
     ledger_row_reader,
     pack_meta,
-    unpack_meta,
 )
 from holdfast.drivers.statements import ENDED_ONLY
+from holdfast.drivers.unreadable import compile_job_reader
 from holdfast.model.columns import JOB_COLUMNS, names_of
-from holdfast.model.fast_construction import compile_packer, compile_reader
+from holdfast.model.fast_construction import compile_packer
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Reservation, make_reservation
 from holdfast.model.order import Lane
@@ -39,12 +39,10 @@ read_ledger_row = ledger_row_reader(after=1)  # the number of the row
 _pack_insert = compile_packer(
     INSERT_COLUMNS[1:], arguments=("space", "turn", "available_at", "enqueued_at", "packed_meta")
 )
-_read_due = compile_reader(
-    JobRecord,
+_read_due = compile_job_reader(
     ("_", "_", *DUE_COLUMNS, "_"),
     arguments=_LANE,
     constants={"state": State.INFLIGHT, **dict.fromkeys(ENDED_ONLY)},
-    converters={"meta": unpack_meta},
 )
 
 
@@ -69,7 +67,10 @@ def insert_leased_row(reservation: Reservation, space: str, now: int, worker: st
 def read_reservation(
     lane: Lane, row: Row, *, token: str, fence: int, expires_at: int, checkpoint: bytes | None
 ) -> Reservation:
-    """Return the job in a row of ``reserve/due.sql`` with its new lease; the row has the attempt counted."""
+    """Return the job in a row of ``reserve/due.sql`` with its new lease; the row has the attempt counted.
+
+    Raises ``UnreadableJob``.
+    """
     queue, type_, priority, isolated = lane
     job = _read_due(row, queue, type_, priority)
     return make_reservation(job, token, fence, expires_at, checkpoint, isolated=isolated)

@@ -7,6 +7,7 @@ apply the decisions to the whole batch, so that payloads never leave SQLite.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
@@ -15,11 +16,12 @@ from holdfast.drivers.sqlite.ack import settle_valid_acks
 from holdfast.drivers.sqlite.domains import Place, assign_turns
 from holdfast.drivers.sqlite.limit_keys import hold, wake
 from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.drivers.unreadable import UnreadableJob, substitute_id
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
 from holdfast.model import transition
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, Note
-from holdfast.model.settlement import Ack, Retry, Settlement
+from holdfast.model.settlement import Ack, Fail, Retry, Settlement
 from holdfast.model.transition import UNCOUNTED_VERB, HeldJob, Transition
 
 
@@ -162,6 +164,23 @@ def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, l
     jobs = sorted((_read_job(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
     _end_expired(tx, [_expire(item, job, tx.now) for item, job in enumerate(jobs, 1)])
     return len(jobs)
+
+
+def bury(tx: Transaction, unreadable: Sequence[tuple[int, int, UnreadableJob]]) -> None:
+    """Make jobs that were just leased, and cannot be read, dead letters: seq, fence and what can be read of each."""
+    ended = []
+    for item, (seq, fence, one) in enumerate(unreadable, 1):
+        held = _read_job(tx.run("settle/find_leased", (seq,)).fetchone()).held
+        job = one.job
+        if one.has_no_id:
+            job = replace(job, id=substitute_id(fence))
+            tx.run("settle/replace_id", (job.id, seq))
+        stored = StoredJob(job.id, seq, job.queue, job.domain, job.offset, job.limit_key, held)
+        ended.append(EndedLease(item, stored, Fail.verb, None, transition.after_failed_read(held, one.problem, tx.now)))
+    written = tx.ledger_end()
+    _apply_transitions(tx, ended, written)
+    first, count = tx.expired or (written, 0)
+    tx.expired = (first, count + len(ended))
 
 
 def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:

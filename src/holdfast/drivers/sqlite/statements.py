@@ -14,6 +14,8 @@ from holdfast.drivers.statements import (
     Expression,
     load_statements,
 )
+from holdfast.model import bounds
+from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.transition import HeldJob, Transition
 
 _PARAMETER = Expression("?")
@@ -22,8 +24,12 @@ _AFTER_END = {
     **dict.fromkeys(("token", "expires_at", "reserved_at", "started_at"), NULL),
     **dict.fromkeys(("released_for", "prefetched", "suspect"), Expression("0")),
 }
-# The attempt is counted when the lease is granted.
-_DUE = [Expression("attempts + 1") if name == "attempts" else name for name in DUE_COLUMNS]
+# The attempt is counted when the lease is granted. The counter saturates: a row that was changed by hand may have any.
+_DUE = [
+    Expression(f"attempts + (attempts < {bounds.MAX_COUNT})") if name == "attempts" else name for name in DUE_COLUMNS
+]
+
+_WITHOUT_PAYLOAD = {"payload": Expression("x''"), "result": NULL}
 
 
 def _parameters(columns: Sequence[str]) -> list[str]:
@@ -33,6 +39,7 @@ def _parameters(columns: Sequence[str]) -> list[str]:
 _LISTS = {
     **COLUMN_LISTS,
     "due_columns": _DUE,
+    "payloadless_columns": [_WITHOUT_PAYLOAD.get(name, name) for name in names_of(JOB_COLUMNS)],
     "due_size_columns": [Expression("length(payload)") if name == "payload" else name for name in _DUE],
     "insert_columns": INSERT_COLUMNS,
     "insert_values": _parameters(INSERT_COLUMNS),

@@ -13,7 +13,7 @@ BEGIN
   t.job_ctid := _job_ctid;
   -- No settlement has one of these verbs, so none is a repeat of an expiry (law L6).
   t.verb := CASE WHEN _counts_crash THEN 'expired' ELSE 'expired uncounted' END;
-  t.attempts := CASE WHEN _begun THEN j.attempts ELSE j.attempts - 1 END;
+  t.attempts := CASE WHEN _begun THEN j.attempts ELSE greatest(0, j.attempts - 1) END;
   t.crashes := CASE WHEN _counts_crash THEN least(j.crashes, 2147483646) + 1 ELSE j.crashes END;  -- saturates
   t.last_error := j.last_error;
   t.failed_at := j.failed_at;

@@ -32,7 +32,7 @@ BEGIN
     t.ending := 'cancelled';
     t.state := 'cancelled';
     IF _verb = 'release' THEN
-      t.attempts := j.attempts - 1;
+      t.attempts := greatest(0, j.attempts - 1);
     ELSE
       t.error := _error;
     END IF;
@@ -76,8 +76,9 @@ BEGIN
   ELSE
     t.ending := 'released';
     t.suspect := j.suspect;
-    t.attempts := j.attempts - 1;
-    t.released_for := j.released_for + _delay + greatest(0, _now - j.reserved_at);
+    t.attempts := greatest(0, j.attempts - 1);
+    -- A row that was changed by hand must not fail the batch: no number here exceeds its range.
+    t.released_for := least(j.released_for, 253402300799999999) + _delay + greatest(0, _now - greatest(0, j.reserved_at));
     IF _delay > 0 THEN
       t.run_at := _now + _delay;
       t.available_at := _now + _delay;

@@ -4,7 +4,7 @@
 SELECT queue, type,
        CASE WHEN state = 'ready' AND coalesce(parked_from, available_at) > (SELECT holdfast.effective_now(%(now)s)) THEN 'scheduled'
             ELSE state END,
-       count(*), (SELECT holdfast.effective_now(%(now)s)) - min(coalesce(parked_from, available_at))
+       count(*), (SELECT holdfast.effective_now(%(now)s)) - greatest(0, min(coalesce(parked_from, available_at)))
   FROM holdfast.jobs
  WHERE space = %(space)s AND state = ANY (%(states)s) AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s))
  GROUP BY 1, 2, 3

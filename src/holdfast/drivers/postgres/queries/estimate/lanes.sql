@@ -13,7 +13,7 @@ WITH RECURSIVE pairs (queue, type, number) AS (
       ORDER BY j.queue, j.type LIMIT 1) AS n
    WHERE p.number < 1000
 )
-SELECT p.queue, p.type, sum(due.jobs)::bigint, t.now - min(due.oldest), sum(later.jobs)::bigint, sum(later.parked)::bigint,
+SELECT p.queue, p.type, sum(due.jobs)::bigint, t.now - greatest(0, min(due.oldest)), sum(later.jobs)::bigint, sum(later.parked)::bigint,
        bool_or(due.jobs >= %(limit)s), bool_or(later.jobs >= %(limit)s)
   FROM pairs AS p
  CROSS JOIN (SELECT holdfast.effective_now(%(now)s) AS now OFFSET 0) AS t

@@ -4,6 +4,6 @@
 INSERT INTO holdfast_jobs
   (seq, space, {fixed_columns}, turn, available_at, enqueued_at, noted, last_verb, last_token, last_error, failed_at)
 SELECT CASE WHEN e.seq IN (SELECT value FROM json_each(:kept)) THEN e.seq END, e.space, {e.fixed_columns},
-       e.domain IS NULL, :now, e.enqueued_at, e.noted, e.last_verb, e.last_token, e.last_error, e.failed_at
+       e.domain IS NULL, :now, e.enqueued_at, e.noted <> 0, e.last_verb, e.last_token, e.last_error, e.failed_at
   FROM json_each(:jobs) AS given CROSS JOIN holdfast_ended AS e ON e.seq = given.value
  ORDER BY given.key
