@@ -383,3 +383,42 @@ def test_a_store_is_used_by_its_name(run, folder, monkeypatch):
         assert len(store.find().items) == 1
     with holdfast.connect("store:prod") as store:
         assert len(store.find().items) == 1
+
+
+# What a new user types ---------------------------------------------------------------------------------------
+
+
+NOT_UTF8 = "\udcff\udcfe"  # as Python reads the bytes FF FE of the command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("wrok",), 2, "No such command 'wrok'; did you mean 'work'?"),
+        (("job", "lsit"), 2, "No such command 'lsit'; did you mean 'list'?"),
+        (("frobnicate",), 2, "No such command 'frobnicate'."),
+        (("job", "list", "--queue", NOT_UTF8), 2, "queue: wanted text in UTF-8, got"),
+        (("job", "list", "--type", NOT_UTF8), 2, "type: wanted text in UTF-8, got"),
+        (("job", "list", "--key", NOT_UTF8), 2, "idempotency_key: wanted text in UTF-8, got"),
+        (("dead", "list", "--reason", NOT_UTF8), 2, "reason: wanted text in UTF-8, got"),
+        (("dead", "requeue", "--queue", NOT_UTF8, "--yes"), 2, "queue: wanted text in UTF-8, got"),
+        (("space", "remove", ""), 2, "space: wanted 1 to 128 of the characters"),
+        (("space", "remove", NOT_UTF8), 2, "space: wanted 1 to 128 of the characters"),
+        (("work", ""), 2, "wanted MODULE:APP such as tasks:app, got ''"),
+        (("enqueue", "t", "1", "--app", ""), 2, "wanted MODULE:APP such as tasks:app, got ''"),
+        (("enqueue", "t", "1", "--app", "..:app"), 2, "wanted MODULE:APP such as tasks:app, got ..:app"),
+        (("work", ".tasks:app"), 2, "wanted MODULE:APP such as tasks:app, got .tasks:app"),
+        (("work", "tasks.:app"), 2, "wanted MODULE:APP such as tasks:app, got tasks.:app"),
+        (("enqueue", "t", "@"), 2, "wanted a file that can be read, got '': "),
+        (("enqueue", "--batch", ""), 2, "wanted a file that can be read, got '': "),
+        (("audit", "--history", ""), 2, "'--history': wanted a folder, got ''"),
+        (("history", "sync", "--to", ""), 2, "'--to': wanted a folder, got ''"),
+        (("report", "--history", "", "--out", "x.html"), 2, "'--history': wanted a folder, got ''"),
+        (("replay", "--from", "", "--where", "type='t'"), 2, "'--from': wanted a folder or a URL, got ''"),
+    ],
+)
+def test_a_slip_is_told_in_one_line_that_says_what_was_wanted(run, store, arguments, code, error):
+    shown = run(*arguments, code=code).err
+    assert error in shown
+    assert "bug in Holdfast" not in shown
+    assert len(shown.splitlines()) == 1

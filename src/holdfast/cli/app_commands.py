@@ -91,13 +91,13 @@ def load_app(path: str | None, session: Session) -> Holdfast:
 
     Without a path, the app is that of the settings.
     """
-    path = path or session.settings.app
+    path = session.settings.app if path is None else path
     if path is None:
         ways = f"an argument, {PREFIX}APP, or app in {FILE_NAME}"
         raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app ({ways}), got none")
     module, colon, name = path.partition(":")
-    if not (module and colon and name):
-        raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")
+    if not (colon and name and all(module.split("."))):  # a relative module has an empty part
+        raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path or repr(path)}")
     imported = import_module(module)
     if not hasattr(imported, name):
         apps = [name for name, value in vars(imported).items() if isinstance(value, Holdfast)]

@@ -17,6 +17,7 @@ import click
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError
 from holdfast.model.control_characters import escape_control_characters
+from holdfast.model.suggestion import did_you_mean
 from holdfast.settings import FILE_NAME
 
 
@@ -37,6 +38,18 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += _shared_options()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of these arguments. An unknown one is an error with the most similar name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = did_you_mean(args[0], self.commands)
+            if not near:
+                raise
+            raise click.UsageError(error.message.removesuffix(".") + near, ctx) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         """Return the commands in the order in which they were added: common commands first."""

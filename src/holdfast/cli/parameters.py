@@ -65,6 +65,21 @@ class DurationOrForever(_TextParameter):
         return None if text == "forever" else duration.parse("duration", text)
 
 
+class Place(_TextParameter):
+    """A folder or URL that Spark opens: any text but an empty one, for example of an unset variable."""
+
+    name = "place"
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted = wanted
+
+    def parse(self, text: str) -> str:
+        """Return the text."""
+        if not text:
+            raise InvalidInput("place", wanted=self._wanted, got=text)
+        return text
+
+
 class SparkSetting(_TextParameter):
     """``spark.executor.memory=2g`` becomes a pair."""
 
@@ -158,6 +173,8 @@ class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new v
         return False if value == "none" else self._value_type.convert(value, param, ctx)
 
 
+FOLDER = Place("a folder")
+FOLDER_OR_URL = Place("a folder or a URL")
 DURATION, DURATION_OR_FOREVER, INSTANT, PAST_INSTANT = Duration(), DurationOrForever(), Instant(), PastInstant()
 KEEP_ENDED = Duration(least=timedelta(days=1))  # law L6: a repeated settlement is answered for a day
 KEEP_DEAD = ValueOrNone(KEEP_ENDED)
@@ -189,7 +206,9 @@ def read_file(name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise click.UsageError(f"wanted a file that can be read, got {name}: {error.strerror or error}") from error
+        raise click.UsageError(
+            f"wanted a file that can be read, got {name or repr(name)}: {error.strerror or error}"
+        ) from error
 
 
 def _decode_json(field: str, data: bytes) -> object:

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
 from holdfast.cli.output import Column
+from holdfast.cli.parameters import FOLDER
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option, open_history
 from holdfast.clock import monotonic
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 @click.command("audit", cls=Command)
 @click.option(
-    "--history", "folder", metavar="DIR", help="A folder of `history sync`; by default the store's own ledger."
+    "--history",
+    "folder",
+    metavar="DIR",
+    type=FOLDER,
+    help="A folder of `history sync`; by default the store's own ledger.",
 )
 @click.option(
     "--kept",

@@ -106,7 +106,7 @@ def enqueue(
         raise click.UsageError("wanted either a PAYLOAD or --batch, got both")
     if batch is None and type_ is None:
         raise click.UsageError("wanted the TYPE of the job, got nothing (or --batch FILE)")
-    app_path = app_path or session.settings.app
+    app_path = session.settings.app if app_path is None else app_path
     app = None if app_path is None else load_app(app_path, session)
     if app is not None:
         click.get_current_context().call_on_close(app.close)
@@ -223,7 +223,9 @@ def _read_requests(name: str, producer: _Producer, given: dict[str, Any]) -> Ite
                 if line.strip():
                     yield _parse_line(f"{name} line {number}", line, producer, given)
     except OSError as error:
-        raise click.UsageError(f"wanted a file that can be read, got {name}: {error.strerror or error}") from error
+        raise click.UsageError(
+            f"wanted a file that can be read, got {name or repr(name)}: {error.strerror or error}"
+        ) from error
 
 
 def _parse_line(where: str, line: bytes, producer: _Producer, given: dict[str, Any]) -> JobRequest:

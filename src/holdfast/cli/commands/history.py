@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from holdfast.cli.command import Command, Group
-from holdfast.cli.parameters import DURATION, ValueOrNone
+from holdfast.cli.parameters import DURATION, FOLDER, ValueOrNone
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
 
@@ -20,7 +20,9 @@ def history() -> None:
 
 
 @history.command("sync", cls=Command)
-@click.option("--to", "folder", required=True, metavar="DIR", help="A folder on any filesystem that Spark can write.")
+@click.option(
+    "--to", "folder", required=True, metavar="DIR", type=FOLDER, help="A folder on any filesystem that Spark can write."
+)
 @click.option(
     "--payloads/--no-payloads", default=True, show_default=True, help="Copy the payloads, which `replay` needs."
 )

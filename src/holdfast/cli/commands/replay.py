@@ -10,7 +10,7 @@ import click
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
 from holdfast.cli.output import Column
-from holdfast.cli.parameters import RATE
+from holdfast.cli.parameters import FOLDER_OR_URL, RATE
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option, open_history
 from holdfast.connect import is_store
@@ -22,7 +22,14 @@ MAX_PREVIEW_GROUPS = 12
 
 
 @click.command("replay", cls=Command)
-@click.option("--from", "source", required=True, metavar="DIR|URL", help="A folder of `history sync`, or a store.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="DIR|URL",
+    type=FOLDER_OR_URL,
+    help="A folder of `history sync`, or a store.",
+)
 @click.option("--where", required=True, metavar="SQL", help="A condition over the columns of the jobs.")
 @click.option(
     "--to", "target", metavar="URL", help="The store that gets the jobs; by default the one of --from or --url."

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from holdfast.cli.command import Command
+from holdfast.cli.parameters import FOLDER
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.cli.spark_access import master_option, open_history
 
 
 @click.command("report", cls=Command)
-@click.option("--history", "folder", required=True, metavar="DIR", help="A folder of `history sync`.")
+@click.option("--history", "folder", required=True, metavar="DIR", type=FOLDER, help="A folder of `history sync`.")
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
 @click.option(
     "--format",

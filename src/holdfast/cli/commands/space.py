@@ -8,6 +8,7 @@ from holdfast.cli.command import Group
 from holdfast.cli.filters import page_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.drivers.optional import SpaceAdmin
+from holdfast.model import bounds
 
 
 @click.group(cls=Group)
@@ -45,6 +46,7 @@ def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool
     in flight is refused, unless --force.
     """
     store, output = space_admin(session), session.output
+    bounds.check_name("space", name)
     if not yes and not output.confirm(f"remove the space {name} and everything in it?"):
         raise CommandFailed(ExitCode.FAILED, "not confirmed, nothing was changed (--yes skips the question)")
     rows = 0
