@@ -25,7 +25,7 @@ from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
 from holdfast.model import bounds
 from holdfast.model.execution import ExecutionResult
-from holdfast.model.job import JobRecord, State
+from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire.codec import Codec
@@ -54,6 +54,7 @@ class AsyncClient:
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
         payloads: PayloadStore | None = None,
+        attempts_of: Callable[[str], int] = lambda _: DEFAULT_MAX_ATTEMPTS,
     ) -> None:
         client = Client(
             driver,
@@ -63,6 +64,7 @@ class AsyncClient:
             middleware=middleware,
             signer=signer,
             payloads=payloads,
+            attempts_of=attempts_of,
         )
         self._start(lambda: client, driver.close)
 

@@ -20,7 +20,8 @@ EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in pan
 ]
 
 TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[a-zA-Z_]\w*)|(?P<string>\"[^\"\\]*\")|(?P<range>\[(?:\d+[smhd]|\$__rate_interval)\])"
+    r"\s*(?:(?P<offset>offset \d+[smhd])"
+    r"|(?P<number>\d+(?:\.\d+)?)|(?P<name>[a-zA-Z_]\w*)|(?P<string>\"[^\"\\]*\")|(?P<range>\[(?:\d+[smhd]|\$__rate_interval)\])"
     r"|(?P<sign>=~|!=|>=|<=|==|[-+*/(){},=<>]))"
 )
 AGGREGATIONS = {"sum", "max", "count"}
@@ -52,7 +53,7 @@ class Parser:
 
     def expression(self):
         labels = self.operand()
-        while self.sees("and", "or", "<", ">", "-", "+", "/", "*"):
+        while self.sees("and", "or", "unless", "<", ">", "-", "+", "/", "*"):
             self.next()
             right = self.operand()
             labels = right if labels is None else labels
@@ -122,7 +123,11 @@ class Parser:
         has_range = bool(self.tokens) and self.tokens[0][0] == "range"
         if has_range:
             self.next("range")
-        assert has_range or metric.kind is not Kind.COUNTER, f"the counter {name} needs a rate"
+        is_earlier = bool(self.tokens) and self.tokens[0][0] == "offset"
+        if is_earlier:
+            self.next("offset")
+        finds_new_series = is_earlier or self.sees("unless")
+        assert has_range or finds_new_series or metric.kind is not Kind.COUNTER, f"the counter {name} needs a rate"
         return labels
 
 
