@@ -179,6 +179,60 @@ def test_no_attempt_begins_on_a_lease_that_ended_while_the_processes_were_stoppe
     assert app.driver.counts()[0].done == len(payloads)
 
 
+STOPPED_WORKER_PROGRAM = """
+    import os, signal, sqlite3, sys, time
+    from contextlib import closing
+    from datetime import timedelta
+    from pathlib import Path
+    from holdfast.app import Holdfast
+
+    app, folder, worker = Holdfast(sys.argv[1]), Path(sys.argv[2]), os.getpid()
+
+    @app.handler("job")
+    def job(payload, ctx):
+        with (folder / "begun").open("a") as file:
+            file.write(f"{ctx.fence}\\n")
+        if payload == "stop" and not (folder / "stopped").exists():
+            with closing(sqlite3.connect(sys.argv[3], isolation_level=None, timeout=60)) as connection:
+                connection.execute("BEGIN IMMEDIATE")  # a worker that is stopped in a transaction would keep its lock
+                os.kill(worker, signal.SIGSTOP)
+                while "T (stopped)" not in Path(f"/proc/{worker}/status").read_text():
+                    time.sleep(0.01)
+            (folder / "stopped").touch()
+            while not ctx.cancelled:
+                time.sleep(0.001)
+            (folder / "cancelled").write_text(str(ctx.stop_reason))
+
+    app.worker(processes=1, concurrency=int(sys.argv[4]), lease=timedelta(seconds=2), until_drained=True).run()
+"""
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_child_whose_worker_is_stopped_begins_nothing_past_the_deadline_and_tells_its_handler(
+    app, tmp_path, concurrency
+):
+    payloads = [None] * 300 + ["stop"] + [None] * 700
+    app.client.enqueue([JobRequest(type="job", payload=payload) for payload in payloads])
+    code = textwrap.dedent(STOPPED_WORKER_PROGRAM)
+    process = subprocess.Popen([sys.executable, "-c", code, app.url, str(tmp_path), app.url[10:], str(concurrency)])
+    try:
+        _wait_until((tmp_path / "cancelled").exists, process)
+        with connect(app.url) as store:
+            _wait_until(lambda: store.reap() > 0, process)
+            expired = {row.fence for row in store.ledger(limit=10_000) if row.ending is Ending.EXPIRED}
+        begun_before = len(_begun(tmp_path))
+        assert (tmp_path / "cancelled").read_text() == "lease lost"
+        time.sleep(0.1)  # in which the child could begin others
+        assert len(_begun(tmp_path)) == begun_before
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert not expired & set(_begun(tmp_path)[begun_before:])
+    assert app.driver.counts()[0].done == len(payloads)
+
+
 def _begun(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "begun").read_text().splitlines()]
 

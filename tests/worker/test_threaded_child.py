@@ -18,6 +18,7 @@ from holdfast.worker.processes import protocol
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL
 from holdfast.worker.processes.forkserver_process import ChildEnds
 from holdfast.worker.processes.protocol import RunJob, RunReturned, RunStarted, RunSucceeded, Stop
+from holdfast.worker.processes.shared_deadline import SharedDeadline
 from holdfast.worker.processes.threaded_child import ThreadedChild
 from holdfast.worker.processes.tickets import IssuedTickets
 
@@ -41,7 +42,9 @@ class Conversation:
         catalogue = Catalogue()
         catalogue.add(make_handler("t", lambda _payload: self.may_end.wait(MAX_WAIT_SECONDS)))
         ends = ChildEnds(work, interrupts, reports, tickets_end)
-        child = ThreadedChild(catalogue, ends, RecycleLimits(), leftovers=None, concurrency=1)
+        child = ThreadedChild(
+            catalogue, ends, RecycleLimits(), deadline=SharedDeadline(), leftovers=None, concurrency=1
+        )
         self._sockets = (self._work, work, self._interrupts, interrupts)
         self._thread = threading.Thread(target=child.run)
         self._thread.start()

@@ -16,6 +16,7 @@ from holdfast.wire.codec import JSON
 from holdfast.worker import job_log
 from holdfast.worker.resources import Resources
 
+LEASE_LOST = "lease lost"  # a ``stop_reason``
 _making_lock = threading.RLock()
 
 
@@ -32,8 +33,8 @@ class Context:
     ) -> None:
         self.job = job
         self.resources = resources
-        self.cancelled = False  # True once the attempt was asked to stop: its later writes may be refused
-        self.stop_reason: str | None = None  # why it was asked to stop: a ``StopReason``
+        self.stop_reason: str | None = None  # why the attempt was asked to stop: a ``StopReason``
+        self.is_lease_over: Callable[[], bool] = lambda: False  # for the process that runs the attempt
         self._checkpoint = None if checkpoint is None else JSON.decode(checkpoint, field="checkpoint")
         self._add_note = add_note
         self._pid = os.getpid()
@@ -44,6 +45,13 @@ class Context:
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose records carry the fields of the job: id, type, queue, attempt, fence and worker."""
         return job_log.logger_of(self.job)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the attempt should stop: it was asked to, or its lease may be over. Later writes may be refused."""
+        if self.stop_reason is None and self.is_lease_over():  # the worker is stopped, and cannot ask
+            self.stop_reason = LEASE_LOST
+        return self.stop_reason is not None
 
     @property
     def payload(self) -> object:

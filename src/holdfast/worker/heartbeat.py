@@ -70,8 +70,12 @@ class Heartbeat:
         on_lock_lost: Callable[[Run], None] = lambda _: None,
         observer: WorkerObserver | None = None,
         extend_locks: Callable[[Iterable[Run]], list[Run]] = lambda _: [],
+        publish_deadline: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """``extend_locks`` keeps the locks of the runs that hold some, and returns the runs whose lock is lost."""
+        """``extend_locks`` keeps the locks of the runs that hold some, and returns the runs whose lock is lost.
+
+        ``publish_deadline`` gets the earliest local deadline of all leases whenever it changes.
+        """
         self._driver = driver
         self._lease_for = lease_for
         self._on_lost = on_lost
@@ -79,6 +83,8 @@ class Heartbeat:
         self._on_lock_lost = on_lock_lost
         self._observer = observer or WorkerObserver()
         self._extend_locks = extend_locks
+        self._publish_deadline = publish_deadline
+        self._deadline = math.inf  # that was published last
         self._leases: dict[Run, Lease] = {}  # the latest lease of each run
         self._changed = threading.Condition()  # of all below, and of _leases
         self._beats: set[object] = set()  # that the store has not answered yet
@@ -98,11 +104,18 @@ class Heartbeat:
 
     def add(self, runs: Collection[Run]) -> None:
         """Extend the leases of these runs from now on."""
-        granted_after = min((run.lease_deadline for run in runs), default=math.inf) - self._schedule.usable_seconds
+        if not runs:
+            return
+        deadline = min(run.lease_deadline for run in runs)
         with self._changed:
+            self._publish(min(self._deadline, deadline) if self._leases else deadline)
             self._leases.update((run, run.reservation.lease) for run in runs)
-            self._schedule.add(boot_time(), granted_after)
+            self._schedule.add(boot_time(), deadline - self._schedule.usable_seconds)
             self._changed.notify_all()
+
+    def _publish(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._publish_deadline(deadline)
 
     def remove(self, runs: Iterable[Run]) -> list[Lease]:
         """Stop extending these runs, and return their latest leases, also lost ones.
@@ -202,7 +215,11 @@ class Heartbeat:
         for run, note in sent.items():
             if run.note is note:  # a note that came meanwhile is for the next beat
                 run.note = None
-        for (run, _), (answer, began) in zip(leases, answers, strict=True):
+        self._apply([run for run, _ in leases], answers)
+        return len(leases)
+
+    def _apply(self, runs: list[Run], answers: list[tuple[Lease | LeaseError, float]]) -> None:
+        for run, (answer, began) in zip(runs, answers, strict=True):
             if isinstance(answer, Lease):
                 run.set_lease(began, self._lease_for / SECOND)
                 with self._changed:
@@ -215,7 +232,9 @@ class Heartbeat:
                     is_lost = self._leases.pop(run, None) is not None
                 if is_lost:
                     self._on_lost(run, answer)
-        return len(leases)
+        with self._changed:
+            if self._leases:
+                self._publish(min(run.lease_deadline for run in self._leases))
 
     def _extend(self, leases: list[Lease], sent: dict[Run, Note | None]) -> list[tuple[Lease | LeaseError, float]]:
         """Return the answer for each lease, and when the call began, by ``boot_time``."""

@@ -276,6 +276,7 @@ class Worker:
             on_lock_lost=lambda run: pool.interrupt(run, StopReason.LOST),
             observer=self._observers,
             extend_locks=guard.extend,
+            publish_deadline=pool.deadline.set,
         )
         settler = Settler(
             self.driver,

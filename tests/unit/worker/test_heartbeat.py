@@ -83,6 +83,27 @@ def test_a_lease_counts_from_before_the_call_that_extended_it(store):
     assert run.lease_deadline <= extended_at[0] + (1 - LEASE_MARGIN) * LEASE / SECOND
 
 
+def test_the_published_deadline_is_the_earliest_of_all_leases(store):
+    published = []
+    heartbeat = Heartbeat(
+        store, lease_for=LEASE, on_lost=lambda *_: None, on_cancel=lambda _: None, publish_deadline=published.append
+    )
+    now, runs = boot_time(), reserve_runs(store, 3)
+    for run, age in zip(runs, (2.0, 3.0, 1.0), strict=True):
+        run.set_lease(now - age, LEASE / SECOND)
+        heartbeat.add([run])
+    heartbeat.add([])
+    assert published == [runs[0].lease_deadline, runs[1].lease_deadline, runs[1].lease_deadline]
+    before = published[-1]
+    heartbeat.beat()
+    assert published[-1] == min(run.lease_deadline for run in runs) > before
+    heartbeat.remove(runs)
+    later = Run(4, runs[0].reservation)
+    later.set_lease(now + 5.0, LEASE / SECOND)
+    heartbeat.add([later])
+    assert published[-1] == later.lease_deadline
+
+
 def test_an_answer_that_was_overtaken_moves_no_deadline_back(store):
     [run] = reserve_runs(store, 1)
     run.set_lease(100.0, 10.0)

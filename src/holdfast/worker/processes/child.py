@@ -52,6 +52,7 @@ from holdfast.worker.processes.protocol import (
 )
 from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
+from holdfast.worker.processes.shared_deadline import SharedDeadline
 from holdfast.worker.processes.tickets import Tickets
 from holdfast.worker.resources import Resources
 from holdfast.worker.shortage import OpenFiles
@@ -78,6 +79,7 @@ def child_main(
     recycle: RecycleLimits,
     *,
     concurrency: int,
+    deadline: SharedDeadline,
     worker: str = "",
     term_seconds: float | None = None,
 ) -> ChildMain:
@@ -91,11 +93,13 @@ def child_main(
         job_log.set_worker_name(worker)
         leftovers = None if term_seconds is None else LeftoverProcesses(term_seconds=term_seconds)
         if concurrency == 1:
-            Child(catalogue, ends, recycle, leftovers=leftovers).run()
+            Child(catalogue, ends, recycle, deadline=deadline, leftovers=leftovers).run()
         else:
             from holdfast.worker.processes.threaded_child import ThreadedChild  # noqa: PLC0415 - threaded_child imports this module
 
-            ThreadedChild(catalogue, ends, recycle, leftovers=leftovers, concurrency=concurrency).run()
+            ThreadedChild(
+                catalogue, ends, recycle, deadline=deadline, leftovers=leftovers, concurrency=concurrency
+            ).run()
 
     return main
 
@@ -105,6 +109,7 @@ class InterruptibleRun:
     """A run while it can be interrupted."""
 
     thread: int  # that calls the handler
+    is_lease_over: Callable[[], bool]
     context: Context | None = None
     stop_reason: str | None = None
     cancel: Callable[[], object] | None = None  # cancels an async handler that runs on the shared loop
@@ -114,12 +119,12 @@ class InterruptibleRun:
     def set_context(self, context: Context) -> None:
         """Keep the context of the handler, which is about to be called."""
         self.context = context
+        context.is_lease_over = self.is_lease_over
 
     def mark_stopped(self, reason: str) -> None:
-        """Store why the run is interrupted, and set ``cancelled`` of its context."""
+        """Store why the run is interrupted, also in its context: ``cancelled`` is true from now on."""
         self.stop_reason = reason
         if self.context is not None:
-            self.context.cancelled = True
             self.context.stop_reason = reason
 
 
@@ -132,9 +137,11 @@ class Child:
         ends: ChildEnds,
         recycle: RecycleLimits,
         *,
+        deadline: SharedDeadline,
         leftovers: LeftoverProcesses | None,
     ) -> None:
         self._catalogue = catalogue
+        self._deadline = deadline
         self._leftovers = leftovers  # None: keep them
         self._min_fork_seconds = MIN_FORK_SECONDS
         self._resources = Resources(catalogue.resources, making=nullcontext if leftovers is None else leftovers.keeping)
@@ -206,7 +213,11 @@ class Child:
 
     def _may_begin(self, work: RunJob) -> bool:
         """Whether a run begins now, and not in another child. Ask once: True takes its ticket."""
-        return self._tickets.claim(work.run) and boot_time() < work.lease_deadline
+        return self._tickets.claim(work.run) and not self._is_lease_over(work)
+
+    def _is_lease_over(self, work: RunJob) -> bool:
+        """Whether the lease of a run may have ended: it was not extended in time, or the worker is stopped."""
+        return boot_time() >= work.lease_deadline and boot_time() >= self._deadline.get()
 
     def _run_next(self) -> None:
         work = self._queued.popleft()
@@ -228,7 +239,7 @@ class Child:
     def _run_one(self, work: RunJob, run_coroutine: RunCoroutine) -> EndMessage:
         """Run one attempt. It can be interrupted from before its start is reported until it has ended."""
         run = work.run
-        interruptible = self._interruptible[run] = InterruptibleRun(threading.get_ident())
+        interruptible = self._interruptible[run] = self._make_interruptible(work)
         outcome: Outcome | None = None
         began = monotonic()
         try:
@@ -261,6 +272,9 @@ class Child:
             self._end_processes(run, self._leftovers)
             ended.seconds = monotonic() - began
         return ended
+
+    def _make_interruptible(self, work: RunJob) -> InterruptibleRun:
+        return InterruptibleRun(threading.get_ident(), partial(self._is_lease_over, work))
 
     def _chunk_member(self, work: RunJob, interruptible: InterruptibleRun) -> ChunkMember:
         return work.job, partial(self._send_note, work.run, interruptible.thread), interruptible.set_context
@@ -296,7 +310,7 @@ class Child:
 
     def _run_chunk(self, works: list[RunJob]) -> list[EndMessage]:
         """Run a chunk of jobs in one call. The jobs of a chunk start, end and are interrupted together."""
-        interruptible = {work.run: InterruptibleRun(threading.get_ident()) for work in works}
+        interruptible = {work.run: self._make_interruptible(work) for work in works}
         self._interruptible.update(interruptible)
         members = [self._chunk_member(work, interruptible[work.run]) for work in works]
         handler = self._catalogue.get(works[0].job.type)

@@ -41,6 +41,7 @@ from holdfast.worker.processes.protocol import (
     RunSucceeded,
 )
 from holdfast.worker.processes.running import ExitedChild, ExitReason, Run, StopReason
+from holdfast.worker.processes.shared_deadline import SharedDeadline
 
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
@@ -71,11 +72,13 @@ class ChildPool:
         worker: str = "",
     ) -> None:
         """Start the child processes. Call this before starting threads."""
+        self.deadline = SharedDeadline()  # of the leases, which the children see also while the worker is stopped
         main = child_main(
             catalogue,
             limits or Limits(),
             recycle or RecycleLimits(),
             concurrency=concurrency,
+            deadline=self.deadline,
             worker=worker,
             term_seconds=None if keep_processes else TERM_SHARE * grace_seconds,
         )

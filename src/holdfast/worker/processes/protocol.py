@@ -55,7 +55,7 @@ class RunJob(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
     run: int
     job: JobMessage | PayloadMessage
-    lease_deadline: float = math.inf  # by ``boot_time``: the run is returned if it has not begun by then
+    lease_deadline: float = math.inf  # by ``boot_time``, when this was sent; ``SharedDeadline`` has a later one
 
 
 class Stop(msgspec.Struct, array_like=True, tag=2, frozen=True):

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.clock import SECOND
 from holdfast.model.lease import Note, Reservation
+from holdfast.worker.context import LEASE_LOST
 from holdfast.worker.outcome import Cancelled, Interrupted, Outcome, OutOfCpu, TimedOut
 from holdfast.worker.output import Output
 
@@ -23,7 +24,7 @@ class StopReason(StrEnum):
     CPU = "cpu"
     SHUTDOWN = "shutdown"
     CANCEL = "cancel"
-    LOST = "lease lost"
+    LOST = LEASE_LOST
 
 
 ExitReason: TypeAlias = Literal["recycled", "damaged", "killed", "crashed"]

@@ -26,6 +26,7 @@ from holdfast.worker.processes.child import Child, Interruption
 from holdfast.worker.processes.forkserver_process import ChildEnds
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
 from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, ProcessesEnded, RunJob, RunReturned
+from holdfast.worker.processes.shared_deadline import SharedDeadline
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
@@ -39,10 +40,11 @@ class ThreadedChild(Child):
         ends: ChildEnds,
         recycle: RecycleLimits,
         *,
+        deadline: SharedDeadline,
         leftovers: LeftoverProcesses | None,
         concurrency: int,
     ) -> None:
-        super().__init__(catalogue, ends, recycle, leftovers=leftovers)
+        super().__init__(catalogue, ends, recycle, deadline=deadline, leftovers=leftovers)
         # The worker sends no signal: the kernel could deliver it to the thread of another handler.
         self._sockets = select.poll()
         for each in (ends.work, ends.interrupts):
