@@ -257,6 +257,24 @@ def test_a_full_disk_behind_the_errors_keeps_the_exit_code(url, filled, bufferin
     assert (process.returncode, process.stdout) == (4, b"")
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        ("enqueue t 1 >&-", 0, ""),
+        ("job show unknown 2>&-", 4, ""),
+        ("job list <&- >&- 2>&-", 0, ""),
+        ("enqueue t - <&-", 2, "payload from stdin: wanted JSON"),
+        ("enqueue --batch - <&-", 0, ""),
+        ("space remove main <&-", 1, "not confirmed"),
+    ],
+)
+def test_a_stream_that_was_closed_before_the_start_is_empty(url, store, command, code, error):
+    """As for a daemon: nothing is read, and what is printed is lost. No file of the store gets its number."""
+    shell = ["sh", "-c", f'exec "$0" -m holdfast {command}', sys.executable]
+    ended = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, error in ended.stderr, "bug" in ended.stderr) == (code, True, False), ended.stderr
+
+
 def test_a_closed_pipe_prints_no_traceback(url, store):
     Client(store).enqueue([JobRequest(type="t", name="x" * 200) for _ in range(2000)])
     script = f"{sys.executable} -m holdfast job list --json --limit 2000 | head -n 1"

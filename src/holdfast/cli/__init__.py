@@ -5,11 +5,13 @@ Exit codes: 0 success, 1 failure, 2 bad usage, 3 the store is unavailable, 4 not
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 from holdfast.cli import early_signals
 
+STREAMS = (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr", os.O_WRONLY, "w"))
 REQUIRED_PACKAGES = ("click", "rich")
 
 
@@ -18,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without ``arguments``, the command line of this process is run, and early signals are handled from here on.
     """
+    _open_missing_streams()
     if arguments is None:
         early_signals.listen(sys.argv[1:])
     try:
@@ -32,3 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         raise
     return root.run(arguments)
+
+
+def _open_missing_streams() -> None:
+    """Open /dev/null for streams that were closed before the start, which are None in Python.
+
+    Each gets its own number, the smallest that is free: else the next file of the store would get it, and whatever is
+    written to stdout would go there.
+    """
+    for name, flags, mode in STREAMS:
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
