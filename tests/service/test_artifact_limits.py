@@ -155,9 +155,9 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
     assert large.settle("result", running, status="COMPLETED", artifacts=["a"]).status_code == 200
 
 
-def test_the_service_collects_by_itself(tmp_path, command, monkeypatch):
-    monkeypatch.setattr(collector_module, "GRACE", 0)
-    settings, timing = Settings(artifacts=str(tmp_path / "artifacts")), MaintenanceTiming(trim_seconds=0.0)
+def test_the_service_collects_by_itself(tmp_path, command):
+    settings = Settings(artifacts=str(tmp_path / "artifacts"))
+    timing = MaintenanceTiming(trim_seconds=0.0, artifact_grace_seconds=0.0)
     with running_service(sqlite_url(tmp_path), settings, timing=ServiceTiming(maintenance=timing)) as running:
         claimed = claim(running, command)
         upload(running, claimed, "a")

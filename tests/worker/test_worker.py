@@ -129,20 +129,19 @@ def test_a_slow_settle_limits_how_many_jobs_are_reserved(app, drain, monkeypatch
 
     def slow_settle(settlements, **kwargs):
         nonlocal held
-        time.sleep(0.05)
+        time.sleep(0.3)
         answers = settle(settlements, **kwargs)
         held -= len(answers)
         return answers
 
     monkeypatch.setattr(store, "reserve", counting_reserve)
     monkeypatch.setattr(store, "settle", slow_settle)
-    quick = app.handler("quick")(lambda _payload: None)
-    for start in range(0, 12_000, 1000):
-        app.client.enqueue([quick.request(start + number) for number in range(1000)])
-    assert drain(processes=2) == {"acked": 12_000}
-    assert (
-        most <= settler.MAX_UNSETTLED_RUNS + dispatch.MAX_BUFFERED_JOBS + 2 * (dispatch.MAX_PREFETCH_JOBS + 1) < 12_000
-    )
+    monkeypatch.setattr(settler, "MAX_UNSETTLED_RUNS", 200)
+    monkeypatch.setattr(dispatch, "MAX_BUFFERED_JOBS", 100)
+    monkeypatch.setattr(dispatch, "MAX_PREFETCH_JOBS", 20)
+    app.handler("quick")(lambda _payload: None).enqueue_many(range(1000))
+    assert drain(processes=2, lease=timedelta(seconds=30)) == {"acked": 1000}
+    assert most <= 200 + 100 + 2 * (20 + 1)
 
 
 def test_a_heartbeat_for_more_leases_than_one_call_takes_makes_several_calls(app, monkeypatch):

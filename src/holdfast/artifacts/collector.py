@@ -25,10 +25,13 @@ YOUNG_SECONDS = 3600.0  # a blob is not removed: an operator may just have reque
 class ArtifactCollector:
     """Collects in one space. One per process is enough, and several do no harm."""
 
-    def __init__(self, store: Store, blobs: BlobStore, *, space: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, store: Store, blobs: BlobStore, *, space: str, clock: Clock | None = None, grace: int = GRACE
+    ) -> None:
         self._store = store
         self._blobs = blobs
         self._space = space
+        self._grace = grace
         self._clock = clock or SystemClock()
         self._after = ""
         self._counted = Usage()  # in this round over all manifests
@@ -60,13 +63,14 @@ class ArtifactCollector:
         assert manifest is not None
         now = self._clock.now()
         found = self._store.inspect(entry.key)
-        if found is None and now - manifest.created_at >= GRACE:
+        if found is None and now - manifest.created_at >= self._grace:
             self._remove(entry, manifest)
             return True
         self._counted = Usage(
             count=self._counted.count + manifest.count, total_bytes=self._counted.total_bytes + manifest.size
         )
-        if found is not None and found.ended_at is not None and now - found.ended_at >= GRACE and not manifest.is_clean:
+        ended_at = None if found is None else found.ended_at
+        if ended_at is not None and now - ended_at >= self._grace and not manifest.is_clean:
             self._clean(entry, manifest, now)
         return False
 

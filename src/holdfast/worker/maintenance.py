@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from holdfast.artifacts.blobs import BlobStore
 from holdfast.artifacts.collector import ArtifactCollector
-from holdfast.clock import monotonic
+from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import NamedSpace, SpaceAdmin
@@ -161,7 +161,8 @@ class Maintenance:
         if self._blobs is None:
             return False
         if name not in self._collectors:
-            self._collectors[name] = ArtifactCollector(space, self._blobs, space=name)
+            grace = int(self._timing.artifact_grace_seconds * SECOND)
+            self._collectors[name] = ArtifactCollector(space, self._blobs, space=name, grace=grace)
         return self._collectors[name].step() > 0  # where some were to be removed, there may be more
 
     def _propose_retention(self, space: Store, name: str) -> None:
