@@ -176,6 +176,7 @@ def over_http(store: Capabilities) -> Capabilities:
         gaps={feature.value: reason for feature, reason in store.gaps.items()},
         optional=[],
         has_serial_arrivals=False,
+        has_numbered_ledger=False,
         space="main",
         all_spaces=True,
     ).capabilities(is_loopback=False)

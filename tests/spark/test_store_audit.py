@@ -56,7 +56,8 @@ def test_each_deleted_row_of_a_store_is_found(spark, store, tmp_path):
     delete_rows(tmp_path, "job_id = 'half-done' AND ending = 'acked'")
     delete_rows(tmp_path, "job_id IN ('dead', 'waiting')")
     certificate = audit_store(store, spark=spark)
-    assert sorted((each.job_id, each.check) for each in certificate.violations) == [
+    assert (certificate.violation_counts["missing_rows"], certificate.position) == (5, 9)
+    assert sorted((each.job_id, each.check) for each in certificate.violations if each.job_id) == [
         ("dead", "records"),
         ("done", "records"),
         ("done-after-a-retry", "attempts"),
@@ -68,7 +69,7 @@ def test_each_deleted_row_of_a_store_is_found(spark, store, tmp_path):
     assert (certificate.rows, certificate.violation_counts["records"]) == (0, 6)
 
 
-def test_a_trimmed_ledger_a_purge_and_a_new_job_with_an_old_id_hold(spark, store):
+def test_a_trimmed_ledger_a_purge_and_a_new_job_with_an_old_id_hold(spark, store, tmp_path):
     later = NOW + 40 * DAY
     enqueue(store, "dead")
     end(store, Fail, now=NOW, reason="x")
@@ -91,6 +92,10 @@ def test_a_trimmed_ledger_a_purge_and_a_new_job_with_an_old_id_hold(spark, store
     certificate = audit_store(store, spark=spark)
     assert certificate.holds, certificate.violations
     assert certificate.rows == 6
+    assert (certificate.trimmed, certificate.first_position, certificate.position) == (3, 3, 9)
+    delete_rows(tmp_path, "seq = 4")  # the first row that was not trimmed
+    certificate = audit_store(store, spark=spark)
+    assert (certificate.trimmed, certificate.violation_counts["missing_rows"]) == (3, 1)
 
 
 def test_spaces_are_audited_one_by_one(spark, store):

@@ -101,8 +101,13 @@ class AuditScan(Protocol):
         """
         ...
 
-    def ledger_is_whole(self) -> bool:
-        """Whether the ledger still has its first row: ``trim`` never removed one."""
+    @property
+    def has_numbered_ledger(self) -> bool:
+        """Whether the cursor of a ledger row is its number, which counts all rows of the space from 1."""
+        ...
+
+    def trimmed_rows(self) -> int | None:
+        """Return how many ledger rows ``trim`` has removed; None if it has removed some and does not count them."""
         ...
 
 

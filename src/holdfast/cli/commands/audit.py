@@ -99,7 +99,8 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
             ("commit", "-" if commit is None else f"{commit.number}  {commit.hash}"),
             (
                 "ledger rows",
-                f"{certificate.rows:,}  positions {certificate.first_position:,} to {certificate.position:,}",
+                f"{certificate.rows:,}  positions {certificate.first_position:,} to {certificate.position:,}"
+                + _describe_trimmed(certificate.trimmed),
             ),
             ("leases", f"{certificate.leases:,}"),
             ("jobs", f"{certificate.jobs:,}  " + ", ".join(f"{n:,} {name}" for name, n in certificate.states.items())),
@@ -123,6 +124,12 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
         )
 
 
+def _describe_trimmed(count: int | None) -> str:
+    if count == 0:
+        return ""
+    return f"; {'an unknown number of' if count is None else format(count, ',')} earlier rows were trimmed"
+
+
 def _describe(facts: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in _to_json(facts).items())
 
@@ -140,6 +147,7 @@ def _document(certificate: Certificate) -> dict[str, Any]:
         "commit": None if certificate.commit is None else asdict(certificate.commit),
         "first_position": certificate.first_position,
         "position": certificate.position,
+        "trimmed": certificate.trimmed,
         "rows": certificate.rows,
         "leases": certificate.leases,
         "jobs": certificate.jobs,

@@ -37,10 +37,15 @@ class HttpAuditScan(HttpDriver):
         places: dict[str, int] = self._call("arrivals", messages.JobsArguments(job_ids=list(job_ids)))
         return places
 
-    def ledger_is_whole(self) -> bool:
-        """See ``AuditScan.ledger_is_whole``."""
-        is_whole: bool = self._call("ledger_is_whole", Arguments())
-        return is_whole
+    @property
+    def has_numbered_ledger(self) -> bool:
+        """See ``AuditScan.has_numbered_ledger``."""
+        return self._description.has_numbered_ledger
+
+    def trimmed_rows(self) -> int | None:
+        """See ``AuditScan.trimmed_rows``."""
+        count: int | None = self._call("trimmed_rows", Arguments())
+        return count
 
 
 class HttpCancelWait(HttpDriver):

@@ -348,10 +348,15 @@ class MemoryDriver:
             rows = self._open_space().rows
             return {job_id: rows[job_id].seq for job_id in job_ids if job_id in rows}
 
-    def ledger_is_whole(self) -> bool:
-        """See ``AuditScan.ledger_is_whole``."""
+    @property
+    def has_numbered_ledger(self) -> bool:
+        """See ``AuditScan.has_numbered_ledger``."""
+        return True
+
+    def trimmed_rows(self) -> int | None:
+        """See ``AuditScan.trimmed_rows``."""
         with self._lock:
-            return self._open_space().ledger.trimmed == 0
+            return self._open_space().ledger.trimmed
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""

@@ -451,9 +451,14 @@ class PostgresDriver:
         self._validation.check_ids(job_ids)
         return admin.arrivals(self._database, job_ids)
 
-    def ledger_is_whole(self) -> bool:
-        """See ``AuditScan.ledger_is_whole``."""
-        return ledger.is_whole(self._database)
+    @property
+    def has_numbered_ledger(self) -> bool:
+        """See ``AuditScan.has_numbered_ledger``. The numbers of transactions that were rolled back are missing."""
+        return False
+
+    def trimmed_rows(self) -> int | None:
+        """See ``AuditScan.trimmed_rows``."""
+        return 0 if ledger.is_whole(self._database) else None
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""

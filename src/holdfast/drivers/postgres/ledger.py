@@ -140,7 +140,7 @@ def read_position(cursors: Collection[str | None]) -> tuple[int, int] | tuple[No
 
 
 def is_whole(database: Database) -> bool:
-    """See ``AuditScan.ledger_is_whole``."""
+    """Whether ``trim`` never removed a row."""
     limits, _ = _read_limits(database, None)
     return (limits.trimmed_xid, limits.trimmed_seq) == (0, 0)
 

@@ -56,6 +56,7 @@ class DriverDescription(msgspec.Struct, kw_only=True, rename="camel"):
     gaps: dict[str, str]  # by feature: why the store does not offer it
     optional: list[str]  # the optional protocols of the contract that the store offers
     has_serial_arrivals: bool
+    has_numbered_ledger: bool
     space: str  # of the token
     all_spaces: bool  # whether the token is valid for every space
 
@@ -91,6 +92,7 @@ def describe(store: Store, *, space: str, all_spaces: bool, has_payloads: bool) 
         gaps={feature.value: reason for feature, reason in gaps.items()},
         optional=sorted(optional),
         has_serial_arrivals=isinstance(store, AuditScan) and store.has_serial_arrivals,
+        has_numbered_ledger=isinstance(store, AuditScan) and store.has_numbered_ledger,
         space=space,
         all_spaces=all_spaces,
     )

@@ -224,7 +224,7 @@ _VERBS = (
     Verb(name="ledger_tail", arguments=messages.LedgerTailArguments, answer=Page[LedgerRow]),
     Verb(name="ledger_tuples", arguments=messages.LedgerArguments, answer=tuple[list[list[Any]], str]),
     Verb(name="ledger_marks", arguments=messages.LedgerMarksArguments, answer=list[tuple[str, int]]),
-    Verb(name="ledger_is_whole", arguments=Arguments, answer=bool),
+    Verb(name="trimmed_rows", arguments=Arguments, answer=int | None),
     Verb(name="ledger_delay", arguments=Arguments, answer=LedgerDelay | None),
     Verb(name="arrivals", arguments=messages.JobsArguments, answer=dict[str, int]),
     Verb(name="webhooks", arguments=messages.JobsArguments, answer=dict[str, str]),

@@ -421,9 +421,14 @@ class SqliteDriver:
         self._validation.check_ids(job_ids)
         return self._read(lambda tx: admin.arrivals(tx, job_ids))
 
-    def ledger_is_whole(self) -> bool:
-        """See ``AuditScan.ledger_is_whole``."""
-        return self._read(lambda tx: tx.ledger_trimmed == 0)
+    @property
+    def has_numbered_ledger(self) -> bool:
+        """See ``AuditScan.has_numbered_ledger``."""
+        return True
+
+    def trimmed_rows(self) -> int | None:
+        """See ``AuditScan.trimmed_rows``."""
+        return self._read(lambda tx: tx.ledger_trimmed)
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""

@@ -66,6 +66,7 @@ class Certificate:
     last: int | None = None
     first_position: int = 0  # from here on every ledger row was checked
     position: int = 0  # up to here, exclusive
+    trimmed: int | None = 0  # ledger rows that the store has removed; None if it removed some and does not count them
     commit: CommitMark | None = None  # of the history; None for the audit of a store
     violation_counts: Mapping[str, int]  # by check that was made, in the order of CHECKS
     violations: Sequence[Violation]  # at most MAX_EVIDENCE of each check

@@ -7,7 +7,7 @@ folders are named after there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -86,10 +86,12 @@ _ledger_columns = attrgetter(*(field.name for field in ledger_fields()))
 _job_columns = attrgetter(*_JOB_COLUMNS)
 
 
-def leases_table(rows: Iterable[LedgerRow], *, position: int) -> pa.Table:
-    """Return ledger rows in their order, the first of them at ``position``."""
+def leases_table(rows: Sequence[LedgerRow], *, position: int = 0, positions: Sequence[int] | None = None) -> pa.Table:
+    """Return ledger rows at their ``positions``, or in their order with the first of them at ``position``."""
+    places = range(position, position + len(rows)) if positions is None else positions
     return _table(
-        LEASES, [(place, *_ledger_columns(row), row.ended_at // DAY) for place, row in enumerate(rows, position)]
+        LEASES,
+        [(place, *_ledger_columns(row), row.ended_at // DAY) for place, row in zip(places, rows, strict=True)],
     )
 
 

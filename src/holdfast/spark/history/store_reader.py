@@ -31,6 +31,7 @@ class Chunk:
     rows: list[LedgerRow]
     records: list[JobRecord]
     cursor: str | None
+    cursors: Sequence[str] = ()  # of the rows
     arrivals: Mapping[str, int] = field(default_factory=dict)  # of the jobs with a domain, by id
     waiting: list[JobRecord] | None = None
     snapshot: int | None = None  # rows of all chunks that were read before the waiting jobs
@@ -58,6 +59,7 @@ class _LedgerReader:
         self._cursor = cursor
         self._size = size
         self._rows: list[LedgerRow] = []
+        self._cursors: list[str] = []
 
     def read_to_end(self) -> Iterator[Chunk]:
         """Return full chunks; the remaining rows stay for the next chunk. A page that is not full is the end."""
@@ -65,6 +67,7 @@ class _LedgerReader:
             page = self._store.ledger(self._cursor, PAGE_ROWS)
             self._cursor = page.cursor
             self._rows += page.items
+            self._cursors += page.cursors
             self.rows_read += len(page.items)
             if len(self._rows) >= self._size:
                 yield self.take_chunk()
@@ -74,8 +77,10 @@ class _LedgerReader:
     def take_chunk(self) -> Chunk:
         """Return the rows that were read and not returned yet, and the jobs that ended in them."""
         rows, self._rows = self._rows, []
+        cursors, self._cursors = self._cursors, []
         records = _read_ended(self._store, _ended_ids(rows))
-        return Chunk(rows=rows, records=records, cursor=self._cursor, arrivals=_read_arrivals(self._store, records))
+        arrivals = _read_arrivals(self._store, records)
+        return Chunk(rows=rows, records=records, cursor=self._cursor, cursors=cursors, arrivals=arrivals)
 
     def take_last_chunk(self, waiting: list[JobRecord], snapshot: int) -> Chunk:
         """Return the remaining rows, the jobs that ended in them, and the waiting jobs.
@@ -97,9 +102,11 @@ class _LedgerReader:
             for job_id in changed:
                 records.pop(job_id, None)
             self._rows += page.items
+            self._cursors += page.cursors
             self._cursor = page.cursor
         return Chunk(
             rows=self._rows,
+            cursors=self._cursors,
             records=list(records.values()),
             cursor=self._cursor,
             arrivals={**_read_arrivals(self._store, waiting), **arrivals},
@@ -175,6 +182,6 @@ def first_certain_instant(store: Store, first: LedgerRow | None) -> int | None:
 
     ``first`` is the oldest row that is left: rows that were removed ended before it.
     """
-    if isinstance(store, AuditScan) and store.ledger_is_whole():
+    if isinstance(store, AuditScan) and store.trimmed_rows() == 0:
         return None
     return SystemClock().now() if first is None else first.ended_at

@@ -96,9 +96,9 @@ class LedgerTailSkipsRow(FaultyDriver):
 class TrimmedLedgerIsWhole(FaultyDriver):
     """A ledger without its first row claims to be whole: an audit would report rows that were trimmed as lost."""
 
-    def ledger_is_whole(self) -> bool:
-        """Return True, also after a trim."""
-        return True
+    def trimmed_rows(self) -> int | None:
+        """Return 0, also after a trim."""
+        return 0
 
 
 class TrimmedRowsSkipped(FaultyDriver):
