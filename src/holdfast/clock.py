@@ -21,6 +21,7 @@ DAY = 24 * HOUR
 MAX_CLOCK_HOLD = HOUR  # a clock that steps back by more was wrong before: time follows it instead of standing still
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_DATETIME = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 class Clock(Protocol):
@@ -81,8 +82,8 @@ def from_datetime(instant: datetime) -> int:
 
 
 def to_datetime(instant: int) -> datetime:
-    """Convert an instant to an aware UTC datetime."""
-    return _EPOCH + timedelta(microseconds=instant)
+    """Convert an instant to an aware UTC datetime; to the last one there is if the instant is later."""
+    return _EPOCH + timedelta(microseconds=min(instant, _LAST_DATETIME))
 
 
 def from_timedelta(duration: timedelta) -> int:

@@ -117,3 +117,7 @@ def test_the_processor_time_of_a_process_is_what_it_says_itself():
     read = processor_time(os.getpid())
     assert before <= read <= time.process_time()
     assert processor_time(2**22 + 1) == 0.0  # larger than any process id of Linux
+
+
+def test_an_instant_behind_the_last_datetime_is_shown_as_the_last_one():
+    assert to_datetime(2**62) == datetime.max.replace(tzinfo=UTC)

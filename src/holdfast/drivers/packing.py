@@ -85,7 +85,7 @@ def ledger_row_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[
     columns = ["_"] * before + [*names] + ["_"] * after
     converters: dict[str, Callable[[Any], object]] = {"ending": _ENDINGS.__getitem__, "state": _STATES.get}
     most = {
-        column.name: bounds.MAX_INSTANT if column.kind is Kind.INSTANT else bounds.MAX_OFFSET
+        column.name: bounds.LAST_INSTANT if column.kind is Kind.INSTANT else bounds.MAX_OFFSET
         for column in LEDGER_COLUMNS
         if column.kind in (Kind.INSTANT, Kind.INTEGER)
     }
@@ -161,7 +161,7 @@ def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
 
 
 def _instant_in(stored: int | None) -> int | None:
-    return None if stored is None or not 0 <= stored <= bounds.MAX_INSTANT else stored
+    return None if stored is None or not 0 <= stored <= bounds.LAST_INSTANT else stored
 
 
 read_entry: Callable[[Sequence[Any]], Entry] = compile_reader(Entry, ("key", "value", "version", "expires_at"))

@@ -5,7 +5,7 @@ be read, and name in ``last_error`` the columns that cannot. The row keeps its b
 repaired. Only an id that is no id is replaced: a dead letter must have one.
 
 A row is readable if ``model.job.check_stored`` accepts it. That takes as long as a whole reserve of a job, so
-``compile_job_reader`` writes conditions into its function that are enough for nearly every job. They take a thirtieth.
+``compile_job_reader`` writes conditions into its function that are enough for nearly every job. They take a twentieth.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _NO_VALUES = (ValueError, TypeError, KeyError, AttributeError, RecursionError, m
 
 _RANGES = {
     "priority": (0, bounds.PRIORITIES[-1]),
+    "run_at": (0, bounds.LAST_INSTANT),
     "timeout": (1, bounds.MAX_DURATION),
     "max_attempts": (1, bounds.MAX_COUNT),
     "max_crashes": (1, bounds.MAX_COUNT),

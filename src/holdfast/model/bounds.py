@@ -32,6 +32,7 @@ MAX_COUNT = 2**31 - 1  # attempts and other counters
 MAX_OFFSET = 2**63 - 1  # of a job in its domain
 MAX_INSTANT = 253_402_300_799_999_999  # microseconds: the end of the year 9999
 MAX_DURATION = duration.MAX_DURATION  # microseconds
+LAST_INSTANT = MAX_INSTANT + MAX_DURATION  # in a store: the end of the longest lease or delay that begins last
 PRIORITIES = range(10)
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")

@@ -121,10 +121,11 @@ def check_new(record: JobRecord) -> None:
 def check_stored(record: JobRecord) -> None:
     """Refuse a record that no enqueue and no transition can have stored: somebody else has changed its row."""
     bounds.check_integer("attempts", record.attempts)
+    bounds.check_optional_integer("run_at", record.run_at, most=bounds.LAST_INSTANT)
     bounds.check_optional_integer("failed_at", record.failed_at, most=bounds.MAX_INSTANT)
     bounds.check_optional_integer("dead_at", record.dead_at, most=bounds.MAX_INSTANT)
     if record.dead_reason is not None:
         bounds.check_error("dead_reason", record.dead_reason)
     if record.result is not None:
         bounds.check_blob("result", record.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
-    check_new(replace(record, attempts=0, state=State.READY))
+    check_new(replace(record, attempts=0, run_at=None, state=State.READY))
