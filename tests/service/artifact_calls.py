@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +56,7 @@ def content_digest(content: bytes) -> str:
 
 
 def files_of(service: RunningService) -> list[Path]:
-    """Return the files of all artifacts."""
+    """Return the files of all artifacts, also while the service removes folders."""
     folder = service.service.settings.artifacts
     assert folder is not None
-    return [file for file in Path(folder).rglob("*") if file.is_file()]
+    return [Path(place) / name for place, _, names in os.walk(folder) for name in names]
