@@ -63,7 +63,7 @@ lease.reaped leases=2 worker=a
     assert count_events(log) == {"child.replaced": 1, "lease.reaped": 42}
 
 
-@pytest.mark.xdist_group("spark")  # two Spark sessions at a time would slow each other down
+@pytest.mark.xdist_group("spark-programs")  # starts its own Spark: see tests/spark/conftest.py
 def test_an_interrupted_demo_leaves_no_process(tmp_path):
     argv = [sys.executable, str(DEMO), "--out", str(tmp_path / "out")]
     with subprocess.Popen(argv, env=environment(tmp_path), stdout=subprocess.PIPE, start_new_session=True) as demo:

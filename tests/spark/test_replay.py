@@ -235,7 +235,7 @@ def test_a_killed_command_is_continued_by_the_same_command(spark, store, url, pa
     options = ["replay", "--from", past[0], "--where", "true", "--queue", "again", "--yes", "--url", url]
     command = [sys.executable, "-m", "holdfast", *options, "--rate", "10/s", "--master", "local[1]"]
     running = subprocess.Popen(command, start_new_session=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while len(jobs_of(store, "again")) < 5:
         assert running.poll() is None
         assert time.monotonic() < deadline
