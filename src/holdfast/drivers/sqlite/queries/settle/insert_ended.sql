@@ -1,5 +1,6 @@
 -- Copy jobs that have ended to their table; payloads are copied inside SQLite. Index: the primary key.
-INSERT INTO holdfast_ended
+-- OR REPLACE: a job that stands in both tables must not fail the batch that ends it (L5).
+INSERT OR REPLACE INTO holdfast_ended
   (seq, space, {fixed_columns}, available_at, enqueued_at, run_at, attempts, crashes, last_error, failed_at,
    cancel_requested, noted, state, ended_at, last_verb, last_token, dead_reason, dead_at, result)
 SELECT j.seq, j.space, {j.fixed_columns}, s.available_at, j.enqueued_at, s.run_at, s.attempts, s.crashes, s.last_error,
