@@ -14,7 +14,7 @@ USABLE = (1 - LEASE_MARGIN) * LEASE
 RESERVE, BEGIN, ANSWER, ADD = range(4)
 
 
-def shortest_reserve(latency, *, seed: int, until: float = 200.0) -> float:
+def shortest_reserve(latency, *, seed: int, until: float = 60.0) -> float:
     """Simulate reserves and beats; return how close a local deadline came before it was moved, in seconds.
 
     ``latency`` returns the seconds from a call to its answer. A lease counts from the begin of the call that granted
@@ -55,13 +55,13 @@ def shortest_reserve(latency, *, seed: int, until: float = 200.0) -> float:
     return closest
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("share", [0.0, 0.1, 1 / 3, 0.38])
 def test_no_lease_comes_to_its_deadline_while_the_store_answers_within_two_fifths_of_it(share, seed):
     assert shortest_reserve(lambda _: share * LEASE, seed=seed) > 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_answers_that_take_now_this_and_now_that_long_keep_the_leases(seed):
     assert shortest_reserve(lambda chooser: chooser.uniform(0, LEASE / 3), seed=seed) > 0
 
