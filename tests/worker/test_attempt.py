@@ -173,7 +173,7 @@ def test_types_without_a_handler_are_not_reserved(app):
 
 def test_a_function_that_cannot_be_a_handler_is_refused(app):
     with pytest.raises(InvalidInput, match="fn\\(payload\\)"):
-        app.handler("none")(lambda: None)
+        app.handler("none")(lambda one, two, three: (one, two, three))
     app.handler("one")(lambda payload: payload)
     with pytest.raises(InvalidInput, match="second one for one"):
         app.handler("one")(lambda payload: payload)
