@@ -21,14 +21,15 @@ BEGIN
        SELECT d.job_id FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
      WHERE NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = a.id OFFSET 0)
        AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id OFFSET 0));
-  _holders := ARRAY(
-    SELECT e.id
-      FROM (SELECT DISTINCT _space AS space, u.id COLLATE "C" AS id FROM unnest(_holders) AS u (id) ORDER BY 2
-            OFFSET 0) AS a
-      JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id
-     WHERE e.state = 'dead' AND e.ended_at < _before
-       FOR UPDATE OF e);
-  IF cardinality(_holders) = 0 THEN
+  -- The state is compared after the join: as a condition of it, all dead jobs would be read and compared with the batch.
+  SELECT array_agg(l.id) INTO _holders
+    FROM (SELECT e.id, e.state, e.ended_at
+            FROM (SELECT DISTINCT _space AS space, u.id COLLATE "C" AS id FROM unnest(_holders) AS u (id) ORDER BY 2
+                  OFFSET 0) AS a
+            JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id
+          OFFSET 0 FOR UPDATE OF e) AS l
+   WHERE l.state = 'dead' AND l.ended_at < _before;
+  IF _holders IS NULL THEN
     RETURN;
   END IF;
   _removed := purge(_space, _caller_now, _holders, _read_xid, _read_seq);
