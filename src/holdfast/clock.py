@@ -5,11 +5,12 @@ Instants are integer microseconds since the Unix epoch (law L2): they compare ex
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+from holdfast import linux
 
 MICROSECOND = 1
 MILLISECOND = 1_000
@@ -118,7 +119,7 @@ def processor_time(pid: int) -> float:
 
     Computes the clock id that ``clock_getcpuclockid`` returns in C; Python has no such function.
     """
-    if sys.platform != "linux":
+    if not linux.IS_LINUX:
         raise NotImplementedError("the processor time of another process can be read on Linux only")
     try:
         return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)

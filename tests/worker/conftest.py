@@ -1,14 +1,28 @@
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 import holdfast
 import holdfast.driver
+from holdfast import linux
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
 from holdfast.worker.timing import WorkerTiming
 
+PORTABLE = Path(__file__).parent / "portable"  # has a sitecustomize.py, for the programs that tests start
 QUICK = Fixed(timedelta(milliseconds=1))
+
+
+@pytest.fixture(autouse=True, params=["linux", pytest.param("portable", marks=pytest.mark.long)])
+def platform(request, monkeypatch):
+    """With ``--all`` every test runs a second time without what only Linux has, as on macOS."""
+    if request.param == "portable":
+        if request.node.get_closest_marker("linux_only"):
+            pytest.skip("shows what only Linux has")
+        monkeypatch.setattr(linux, "IS_LINUX", False)
+        monkeypatch.setenv("PYTHONPATH", str(PORTABLE))
+    return request.param
 
 
 @pytest.fixture

@@ -188,6 +188,7 @@ def test_threads_share_a_resource_that_is_made_once(app, drain, tmp_path):
     assert len({app.client.result(answer.id) for answer in answers}) == len(list(tmp_path.glob("[0-9]*"))) == 1
 
 
+@pytest.mark.linux_only
 def test_a_job_with_a_limit_of_processor_time_runs_alone_in_its_process(app, drain):
     @app.handler("bounded", cpu=timedelta(milliseconds=400), max_attempts=1)
     def bounded(_payload):

@@ -14,6 +14,8 @@ import pytest
 from tests.processes import is_alive
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.linux_only  # elsewhere only the process group of a child is killed
+
 GRANDCHILDREN = 20
 
 

@@ -18,7 +18,7 @@ PROGRAM = """
     import os, sys, time
     from pathlib import Path
     from holdfast.app import Holdfast
-    from holdfast.worker.processes import forkserver_process
+    from holdfast import linux
 
     url, folder, handler, concurrency = sys.argv[1:]
     app = Holdfast(url)
@@ -38,14 +38,14 @@ PROGRAM = """
                 pass
 
     if handler == "in_python":
-        forkserver_process._libc = None  # as on a system without prctl
+        linux.IS_LINUX = False
     app.worker(processes=1, concurrency=int(concurrency)).run()
 """
 
 
 @pytest.mark.parametrize(
     ("handler", "concurrency"),
-    [("in_c", 1), ("in_python", 1), ("in_python", 2)],
+    [pytest.param("in_c", 1, marks=pytest.mark.linux_only), ("in_python", 1), ("in_python", 2)],
     ids=["by the kernel", "by the end of its connection", "by the end of its connection, with threads"],
 )
 def test_a_child_ends_with_its_worker_and_its_fork_server(app, tmp_path, handler, concurrency):

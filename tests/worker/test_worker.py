@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import JobRequest, connect
+from holdfast import JobRequest, connect, linux
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.driver import JobRecord
-from holdfast.errors import StoreBusy, Unsupported
+from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending
 from holdfast.model.request import META_RETRY
@@ -422,6 +422,7 @@ def test_a_handler_that_exceeds_the_memory_limit_fails_its_attempt(app, drain):
     assert "MemoryError" in ended(app, answers[1]).last_error
 
 
+@pytest.mark.linux_only
 @pytest.mark.parametrize("handler", hostile_handlers.BUSY_HANDLERS, ids=lambda handler: handler.__name__)
 def test_a_handler_that_does_not_stop_is_stopped_when_its_processor_time_is_used_up(app, drain, handler):
     busy = app.handler("busy", max_attempts=1, cpu=timedelta(milliseconds=200))(handler)
@@ -438,6 +439,7 @@ def test_a_handler_that_does_not_stop_is_stopped_when_its_processor_time_is_used
     assert [row.detail for row in app.driver.ledger(limit=100) if row.job_id == answer.id] == ["out of cpu"]
 
 
+@pytest.mark.linux_only
 def test_processor_time_is_counted_per_attempt_and_waiting_uses_none(app, drain):
     @app.handler("burn", max_attempts=1)
     def burn(payload):
@@ -457,6 +459,7 @@ def test_processor_time_is_counted_per_attempt_and_waiting_uses_none(app, drain)
     assert drain(processes=1, limits=Limits(cpu=timedelta(seconds=0.5))) == {"acked": 10}
 
 
+@pytest.mark.linux_only
 def test_a_handler_may_clean_up_when_its_processor_time_is_used_up(app, drain, tmp_path):
     @app.handler("tidy", cpu=timedelta(milliseconds=100))
     def tidy(_payload, ctx):
@@ -670,3 +673,10 @@ def test_each_run_of_a_worker_has_its_own_numbers(app):
     worker = app.worker(processes=1)
     assert [worker.run(max_jobs=1) for _ in range(2)] == [{"acked": 1}, {"acked": 1}]
     assert [worker.run(until_drained=True) for _ in range(2)] == [{"acked": 2}, {}]
+
+
+def test_a_limit_of_processor_time_is_refused_where_nobody_can_measure_it(app, monkeypatch):
+    monkeypatch.setattr(linux, "IS_LINUX", False)
+    app.handler("busy", cpu=timedelta(seconds=1))(lambda _payload: None)
+    with pytest.raises(InvalidInput, match="only Linux tells the processor time"):
+        app.worker().run()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from holdfast import linux
 from holdfast.artifacts.payloads import PayloadReader, PayloadsOfDriver, PayloadStore
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
@@ -222,6 +223,10 @@ class Worker:
                 f"{gap}, but handlers run in child processes: jobs that they enqueue would be lost; use process_once"
             )
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
+        cpu_limits = [self.options.limits.cpu, *(handler.cpu for handler in self.catalogue)]
+        if not linux.IS_LINUX and any(cpu_limits):
+            wanted = "no limit, because only Linux tells the processor time of another process"
+            raise InvalidInput("cpu", wanted=wanted, got=next(filter(None, cpu_limits)))
         self._guard = self._make_guard()
         self._type_holds.read_rules()
         self._pool = ChildPool(

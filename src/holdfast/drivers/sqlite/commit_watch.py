@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-import sys
 import time
 import weakref
 from pathlib import Path
 from typing import Protocol
 
+from holdfast import linux
 from holdfast.clock import monotonic
 
 POLL_SECONDS = 0.002  # between two polls for a commit; one poll takes a few microseconds
@@ -69,7 +69,7 @@ class InotifyWatch:
 
 def watch_commits(log: Path) -> CommitWatch:
     """Return the best watch for this write-ahead log, which must exist."""
-    if sys.platform == "linux":
+    if linux.IS_LINUX:
         try:
             return InotifyWatch(log)
         except (OSError, AttributeError):

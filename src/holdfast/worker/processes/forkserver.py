@@ -32,18 +32,18 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
-import msgspec
-
 from holdfast.errors import ChildrenUnavailable
 from holdfast.worker.event_log import log_event
 from holdfast.worker.processes.forkserver_process import (
-    READ_BYTES,
+    FRAME_BYTES,
     Action,
     ChildMain,
     Command,
     Event,
     flush_output,
+    pack,
     serve,
+    unpack,
 )
 from holdfast.worker.processes.process_handle import ProcessHandle, open_process
 from holdfast.worker.processes.tickets import IssuedTickets
@@ -114,7 +114,7 @@ class ForkServer:
 
     @classmethod
     def _start(cls, child_main: ChildMain, close_inherited: CloseInherited) -> ForkServer:
-        control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control, server_end = socket.socketpair()
         with warnings.catch_warnings():
             # Python 3.12 and later warn about threads that exist now. Those are the caller's; ours start later.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -161,17 +161,17 @@ class ForkServer:
     def _send(self, command: Command) -> None:
         """Send a command. It is lost if the fork server has exited or reads nothing: then the spare one is used."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-            self._control.send(msgspec.msgpack.encode(command))
+            self._control.send(pack(command))
 
     def read_event(self) -> ChildStarted | ChildExited | ForkServer | NotStarted | Answered | None:
         """Return the next event; None if the fork server itself has exited."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, READ_BYTES, MAX_DESCRIPTORS)
+            data, descriptors, _, _ = socket.recv_fds(self._control, FRAME_BYTES, MAX_DESCRIPTORS)
         except ConnectionResetError:  # it died with commands unread
             return None
         if not data:
             return None
-        event = msgspec.msgpack.decode(data, type=Event)
+        event = unpack(data, Event)
         wanted = WANTED_DESCRIPTORS.get(event.action, 0)
         if event.error is not None or len(descriptors) < wanted:  # the kernel drops what does not fit: EMFILE
             for descriptor in descriptors:  # the new process reads the end of its connections, and exits

@@ -14,16 +14,18 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, TypeVar, assert_never
 
 import msgspec
 
+from holdfast import linux
 from holdfast.worker.processes.process_handle import open_process
 from holdfast.worker.processes.process_tree import kill_group, kill_tree
 
 TERMINATING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its parent exits
 READ_BYTES = 4096
+FRAME_BYTES = 64  # of a command or an event: all have one length, because macOS has no sockets that keep messages apart
 
 
 class ChildEnds(NamedTuple):
@@ -37,8 +39,6 @@ class ChildEnds(NamedTuple):
 
 ChildMain = Callable[[ChildEnds], None]  # runs in each child
 
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-
 
 class Action(StrEnum):
     """What a command asks for, and what an event is about. ``SIGNAL`` as an event: a child has exited."""
@@ -49,7 +49,7 @@ class Action(StrEnum):
     PING = "ping"
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(msgspec.Struct, frozen=True, array_like=True):
     """Fork a child or another fork server, send a signal to a child, or answer."""
 
     action: Action
@@ -57,7 +57,7 @@ class Command(msgspec.Struct, frozen=True):
     signal: int = 0
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, array_like=True):
     """A process was forked (its descriptors are attached), a child has exited with this wait status, or a ping.
 
     With ``error``, the process could not be forked.
@@ -67,6 +67,20 @@ class Event(msgspec.Struct, frozen=True):
     pid: int = 0
     status: int | None = None
     error: int | None = None  # an errno
+
+
+Message = TypeVar("Message", Command, Event)
+
+
+def pack(message: Command | Event) -> bytes:
+    """Return a frame."""
+    data = msgspec.msgpack.encode(message)
+    return (bytes([len(data)]) + data).ljust(FRAME_BYTES, b"\0")
+
+
+def unpack(frame: bytes, kind: type[Message]) -> Message:
+    """Return the message in a frame."""
+    return msgspec.msgpack.decode(frame[1 : 1 + frame[0]], type=kind)
 
 
 def serve(control: socket.socket, child_main: ChildMain) -> None:
@@ -109,12 +123,12 @@ class _Server:
             self._reap()
         if self._control in ready:
             try:
-                data = self._control.recv(READ_BYTES)
+                data = self._control.recv(FRAME_BYTES, socket.MSG_WAITALL)
             except ConnectionResetError:  # the worker died with events unread
                 data = b""
             if not data:
                 return False
-            self._run(msgspec.msgpack.decode(data, type=Command))
+            self._run(unpack(data, Command))
         return True
 
     def _run(self, command: Command) -> None:
@@ -138,13 +152,12 @@ class _Server:
 
     def _send(self, event: Event, descriptors: Sequence[int] = ()) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker is gone: the next read tells
-            socket.send_fds(self._control, [msgspec.msgpack.encode(event)], descriptors)
+            socket.send_fds(self._control, [pack(event)], descriptors)
 
     def _reap(self) -> None:
         for pid in tuple(self._children):
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                kill_group(pid)  # before it is reaped: until then no other group can have this number
-                _, status = os.waitpid(pid, 0)
+            status = _reap_child(pid)
+            if status is not None:
                 self._children.discard(pid)
                 self._send(Event(Action.SIGNAL, pid, status))
         for pid in tuple(self._spares):
@@ -194,7 +207,7 @@ class _Server:
 
     def _fork_spare(self, connections: contextlib.ExitStack) -> None:
         """Fork another fork server. It outlives this one, and ends with the worker."""
-        worker_end, server_end = _connect(connections, socket.SOCK_SEQPACKET)
+        worker_end, server_end = _connect(connections)
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -217,10 +230,8 @@ class _Server:
             os.close(process)
 
 
-def _connect(
-    connections: contextlib.ExitStack, kind: socket.SocketKind = socket.SOCK_STREAM
-) -> tuple[socket.socket, socket.socket]:
-    one, other = socket.socketpair(socket.AF_UNIX, kind)
+def _connect(connections: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    one, other = socket.socketpair()
     return connections.enter_context(one), connections.enter_context(other)
 
 
@@ -249,12 +260,26 @@ def flush_output() -> None:
 
 def exits_with_parent() -> bool:
     """Whether the kernel kills a child with its fork server. Elsewhere the child notices the end of its worker."""
-    return _libc is not None
+    return linux.IS_LINUX
+
+
+def _reap_child(pid: int) -> int | None:
+    """Kill the process group of a child that has exited, and return its wait status; None if it has not exited."""
+    if linux.IS_LINUX:
+        if not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return None
+        kill_group(pid)  # before it is reaped: until then no other group can have this number
+        return os.waitpid(pid, 0)[1]
+    reaped, status = os.waitpid(pid, os.WNOHANG)
+    if not reaped:
+        return None
+    kill_group(pid)
+    return status
 
 
 def _exit_with_parent(fork_server: int) -> None:
     """Let the kernel kill this child if the fork server is killed: nobody else could end a handler that hangs."""
-    if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if linux.IS_LINUX:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != fork_server:  # it exited before the call above
             os._exit(1)

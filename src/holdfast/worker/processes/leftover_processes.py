@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast import linux
 from holdfast.clock import monotonic
 from holdfast.worker.processes.process_tree import children_of, descendants_of, kill_tree
 
@@ -34,7 +35,7 @@ class LeftoverProcesses:
         """Become a subreaper. ``term_seconds`` is the time from SIGTERM to SIGKILL."""
         self._term_seconds = term_seconds
         self._kept: set[int] = set()  # process ids
-        if sys.platform == "linux":
+        if linux.IS_LINUX:
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     @contextmanager
@@ -79,7 +80,7 @@ class LeftoverProcesses:
 
 
 def _has_children() -> bool:
-    if sys.platform != "linux":
+    if not linux.IS_LINUX:
         return False
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

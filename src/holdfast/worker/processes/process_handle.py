@@ -11,6 +11,7 @@ import os
 import select
 import signal
 
+from holdfast import linux
 from holdfast.clock import monotonic
 
 _POLL_SECONDS = 0.005  # between two looks at a process without a process descriptor
@@ -18,7 +19,7 @@ _POLL_SECONDS = 0.005  # between two looks at a process without a process descri
 
 def open_process(pid: int) -> int | None:
     """Return a process descriptor for a process that cannot have been reaped yet; None where there are none."""
-    if hasattr(os, "pidfd_open"):
+    if linux.IS_LINUX:
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
     return None

@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+from holdfast import linux
+
 MAX_ROUNDS = 100  # of looking for descendants: a process that is not stopped yet may fork again
 
 
@@ -56,6 +58,8 @@ def descendants_of(pid: int) -> set[int]:
 def children_of(pid: int, *, thread: int | None = None) -> set[int]:
     """Return the children of a process, or of one of its threads. Linux only; empty elsewhere."""
     children: set[int] = set()
+    if not linux.IS_LINUX:
+        return children
     with contextlib.suppress(OSError):  # it has exited, or the system has no such files
         tasks = Path(f"/proc/{pid}/task")
         for one in tasks.iterdir() if thread is None else [tasks / str(thread)]:
