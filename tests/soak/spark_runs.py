@@ -60,7 +60,7 @@ def run_sync_audit(spark: SparkSession, folder: Path, number: int) -> None:
     with connect(url) as store:
         sync(store, history, spark=spark)
     certificate = History(spark, history).audit()
-    assert (certificate.holds, certificate.leases) == (True, ROWS), certificate
+    assert (certificate.holds, certificate.jobs) == (True, ROWS), certificate  # a slow machine may need more leases
 
 
 def code_cache_bytes(spark: SparkSession) -> tuple[int, int]:
