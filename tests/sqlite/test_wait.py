@@ -59,7 +59,7 @@ def test_a_log_behind_a_symbolic_link_is_watched(path, tmp_path):
     link = tmp_path / "link.db"
     link.symlink_to(path)
     with holdfast.connect(f"sqlite:///{link}") as store:
-        store.wait(["default"], timeout=0.01)
+        store.wait(["default"], timeout=0.5)  # long enough to begin the watch
         assert isinstance(store._database._watches.watch, InotifyWatch if sys.platform == "linux" else PollingWatch)
 
 
