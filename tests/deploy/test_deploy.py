@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from holdfast.observability.metric_table import OLDEST_READY
-from holdfast.worker.worker import STOP_SECONDS
+from holdfast.worker.timing import WorkerTiming
 from tests.deploy.deploy_files import (
     DEPLOY,
     ROOT,
@@ -102,7 +102,7 @@ def seconds(value: str | int) -> timedelta:
 @pytest.mark.parametrize("line", WORKERS, ids=lambda line: line.place)
 def test_a_supervisor_waits_longer_than_the_worker_needs_to_stop(line: CommandLine):
     options = parse_holdfast(list(line.argv[1:])).params
-    needed = options["drain"] + options["grace"] + timedelta(seconds=STOP_SECONDS)
+    needed = options["drain"] + options["grace"] + timedelta(seconds=WorkerTiming().stop_seconds)
     assert stop_times()[line.place.partition(":")[0]] > needed
 
 
