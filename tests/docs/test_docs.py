@@ -132,12 +132,13 @@ BOUNDS = {
     "result": f"{bounds.MAX_STORED_PAYLOAD_BYTES // MEBIBYTE} MiB",
 }
 
-# Fields that the client sets have no default in code.
+# Fields that the client sets have no default in code, or None.
 SET_BY_CLIENT = {
     "payload": "`null`",
     "id": "a UUIDv7",
     "created_at": "the client's now",
     "requested_run_at": "`run_at`, or `created_at` + `delay`",
+    "max_attempts": "[see above](#attempts)",
 }
 
 
