@@ -35,10 +35,13 @@ class BeatSchedule:
         self._latency = 0.0  # of the slowest recent answer
         self.due_at = now + self.interval
 
-    def add(self, now: float, granted_after: float) -> None:
-        """Add leases that were granted by a call from ``granted_after`` to ``now``."""
+    def add(self, now: float, granted_after: float) -> bool:
+        """Add leases that a call from ``granted_after`` to ``now`` granted. Returns whether a beat is due sooner."""
         self._latency = max(self._latency, now - granted_after)
-        self.due_at = min(self.due_at, granted_after + self._pause())
+        due_at = granted_after + self._pause()
+        is_sooner = due_at < self.due_at
+        self.due_at = min(self.due_at, due_at)
+        return is_sooner
 
     def begin(self, now: float) -> None:
         """Begin a beat. The next one does not wait for its end."""
@@ -110,8 +113,8 @@ class Heartbeat:
         with self._changed:
             self._publish(min(self._deadline, deadline) if self._leases else deadline)
             self._leases.update((run, run.reservation.lease) for run in runs)
-            self._schedule.add(boot_time(), deadline - self._schedule.usable_seconds)
-            self._changed.notify_all()
+            if self._schedule.add(boot_time(), deadline - self._schedule.usable_seconds):
+                self._changed.notify_all()  # not for every reserve: that would wake three threads each time
 
     def _publish(self, deadline: float) -> None:
         self._deadline = deadline
