@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -60,8 +61,10 @@ def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def run() -> Callable[..., Result]:
+def run() -> Iterator[Callable[..., Result]]:
     """Runs the command in this process. A warning or an unexpected exception fails the test."""
+    log = logging.getLogger()
+    level, handlers = log.level, list(log.handlers)
 
     def run(*arguments: str, stdin: str | bytes = "", code: int | None = 0) -> Result:
         result = CliRunner().invoke(root, [str(argument) for argument in arguments], input=stdin)
@@ -73,7 +76,9 @@ def run() -> Callable[..., Result]:
             assert len(result.stderr.splitlines()) <= 3
         return Result(result.exit_code, result.stdout, result.stderr)
 
-    return run
+    yield run
+    log.setLevel(level)  # a command with --log or --log-level configures the log of its process
+    log.handlers[:] = handlers
 
 
 @pytest.fixture

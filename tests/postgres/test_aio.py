@@ -11,7 +11,7 @@ from holdfast.model.request import JobRequest
 TICKS = 20
 
 
-def test_the_loop_ticks_while_the_store_is_opened_and_used(url):
+def test_the_loop_ticks_while_the_store_is_opened_and_used(empty_url):
     """The store waits for a lock that is released after some ticks. With a blocked loop it would never be opened."""
 
     async def release_after_ticks(session: psycopg.Connection) -> None:
@@ -21,10 +21,10 @@ def test_the_loop_ticks_while_the_store_is_opened_and_used(url):
 
     async def main() -> None:
         async with asyncio.timeout(60):
-            with psycopg.connect(url, autocommit=True) as session:
+            with psycopg.connect(empty_url, autocommit=True) as session:
                 session.execute("SELECT pg_advisory_lock(%s, %s)", INSTALLATION_LOCK)
                 ticking = asyncio.create_task(release_after_ticks(session))
-                async with AsyncClient.open(url) as client:
+                async with AsyncClient.open(empty_url) as client:
                     assert ticking.done()
                     answers = await asyncio.gather(*(client.enqueue(JobRequest(type="t")) for _ in range(100)))
                     assert len({answer.id for answer in answers}) == 100

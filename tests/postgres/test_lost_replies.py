@@ -99,7 +99,7 @@ CALLS = {
     "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
 }
 ANSWERED_ONCE = {"requeue", "purge", "resume", "write", "report_outage", "report_outage after a reap"}
-READS_BEFORE = {"purge": 1, "trim": 1}  # calls that read the readers of the ledger first
+READS_BEFORE = {"purge": 1, "requeue": 1, "trim": 1}  # calls that read the readers of the ledger or the jobs first
 REPEATED_BY_THE_DRIVER = set(CALLS) - ANSWERED_ONCE  # the others would answer differently
 
 

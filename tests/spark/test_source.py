@@ -262,7 +262,7 @@ def test_rows_of_a_transaction_that_commits_late_are_not_skipped(spark, postgres
     [
         ({"table": "job"}, "option table: wanted jobs or ledger, got job"),
         ({"state": "dead,lost"}, "option state: wanted states, separated by commas: ready, .*, got lost"),
-        ({"since": "2026-11-15"}, "option since: wanted an instant such as .*, got 2026-11-15"),
+        ({"since": "15.11.2026"}, "option since: wanted an instant such as .*, got 15.11.2026"),
         ({"table": "ledger", "queue": "q"}, "option queue: wanted an option of the source ledger: url, "),
         ({"partitions": "0"}, "option partitions: wanted a whole number from 1"),
         (

@@ -77,7 +77,8 @@ def use_memory(_payload):
 
 
 def leak_threads(_payload):
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    for _ in range(8):  # many: a forked process first uses the stacks that the threads of its parent have left in it
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 
 
 def use_threads(_payload):

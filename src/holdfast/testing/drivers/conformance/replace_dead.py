@@ -139,7 +139,7 @@ def a_job_stays_until_the_registered_readers_have_read_its_rows(h: Harness) -> N
     assert_equal(_replace(h, job, before=before), [Enqueued(id=job.id, existed=False)], "the answer")
 
 
-@case("L12", needs=KEYS | {Feature.OFFSETS, Feature.ENQUEUE_WRITES})
+@case("L12", needs=KEYS | {Feature.OFFSETS, Feature.REGISTRY, Feature.ENQUEUE_WRITES})
 def offsets_writes_and_wrong_instants_are_refused(h: Harness) -> None:
     job, write = h.job(idempotency_key="k"), Change(kind="kind", key="key", value=b"1")
     with h.assert_unchanged():
