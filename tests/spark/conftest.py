@@ -1,7 +1,8 @@
 """One Spark session for the tests of this folder that need one: pytest-xdist runs them in one process.
 
 The tests of the cluster are a second group. The others start programs of their own, or no Spark at all: they are a
-third group, so that at most three Sparks run at the same time.
+third group, so that few Sparks run at the same time. The examples and the pages of the documentation are also there,
+with a second session: the tests of the first one take the longest.
 """
 
 from datetime import timedelta
@@ -21,13 +22,15 @@ OPTIONS = WorkerOptions(
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/spark/" in item.nodeid:
-            group = next((name for name in ("cluster", "spark") if name in item.fixturenames), "spark-programs")
+            shared = () if item.path.name == "test_examples.py" else ("cluster", "spark")
+            group = next((name for name in shared if name in item.fixturenames), "spark-programs")
             item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    local = session("local[2,4]", spark_sql_warehouse_dir=tmp_path_factory.mktemp("warehouse"))
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    local = session("local[2,4]", spark_sql_warehouse_dir=warehouse, spark_sql_shuffle_partitions=2)
     yield local
     local.stop()
 

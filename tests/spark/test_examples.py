@@ -1,4 +1,4 @@
-"""Every Spark example runs in the session of the tests, and leaves no files."""
+"""Every Spark example runs in a session of the tests, and leaves no files."""
 
 import json
 import runpy
