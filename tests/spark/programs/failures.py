@@ -13,7 +13,7 @@ from holdfast.spark import run_queue, session
 
 
 def main(url, folder):
-    spark = session("local[2,4]")
+    spark = session("local[2,2]")  # a Spark task is tried twice
     bad = spark.sql("select if(id = 3, double('NaN'), 1.0d) as x from range(5)")
     sink = bad.write.format("holdfast").mode("append")
     results = {

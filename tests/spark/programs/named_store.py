@@ -32,6 +32,7 @@ def main(master, folder):
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         f"spark.executorEnv.{CONFIG}": os.environ[CONFIG],
         "spark.pyspark.python": sys.executable,
+        "spark.cores.max": "1",  # one executor
     }
     spark = session(master, **(LEAN | conf))
     jobs = spark.read.format("holdfast").option("store", "shop").load("jobs")
