@@ -11,7 +11,11 @@ from tests.postgres.conftest import NOW
 from tests.waiting import wait_until
 
 GATE = 42  # the advisory lock at which the reserves wait
-WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
+WAITING = """
+SELECT count(*) FROM pg_locks
+ WHERE locktype = 'advisory' AND objid = %s AND NOT granted
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) -- other tests use other databases
+"""
 WAIT_AFTER_LOCK_LIMITS = f"""
 ALTER FUNCTION lock_limits RENAME TO lock_limits_at_once;
 CREATE FUNCTION lock_limits(_space text, _queues text[]) RETURNS boolean[] LANGUAGE plpgsql AS $$

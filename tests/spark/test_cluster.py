@@ -184,4 +184,5 @@ def test_the_cluster_example_runs_and_leaves_no_files(tmp_path):
         output = example.output()
     assert "was killed" in output
     assert "every law holds" in output
-    assert [place.name for place in tmp_path.iterdir() if place.name.startswith("holdfast-")] == []
+    left = [place.name for place in tmp_path.iterdir() if place.name.startswith("holdfast-")]
+    assert left in ([], [f"holdfast-java-{os.getuid()}"])  # shared by all programs of a user; see holdfast.spark.java

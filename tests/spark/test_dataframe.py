@@ -196,10 +196,11 @@ def held_ids(spark):
 
 def wait_until_freed(spark, before):
     """Until executors hold nothing that they did not hold before."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while held_ids(spark) - before:
         assert time.monotonic() < deadline, (held_ids(spark), before)
-        spark.range(1).collect()  # threads of Spark refer to the last plan that they ran until they run another one
+        # Threads of Spark refer to the last plan that they ran until they run another: those of tasks and of stages.
+        spark.range(0, 16, 1, 16).groupBy("id").count().collect()
 
 
 def test_executors_hold_one_copy_of_the_rows_until_both_frames_are_collected(spark, url):

@@ -130,11 +130,11 @@ def test_any_ending_but_success_of_a_job_that_was_cancelled_meanwhile_counts_as_
     @app.handler("long")
     def long(_payload, ctx):
         app.client.cancel(ctx.job.id)
-        time.sleep(0.3)  # several heartbeats
+        time.sleep(0.5)  # a heartbeat
         raise ending
 
     answer = long.enqueue()
-    worker = app.worker(WorkerOptions(lease=timedelta(milliseconds=200)))
+    worker = app.worker(WorkerOptions(lease=timedelta(seconds=1)))
     assert worker.process_once().status == "cancelled"
     assert ended(app, answer).state == "cancelled"
 
