@@ -1,6 +1,8 @@
 """Many processes on one database: no errors, no job lost or run twice, also when processes are killed or fork."""
 
 import os
+import resource
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,22 @@ def test_a_forked_child_has_no_idle_connection_before_its_first_call(url, job):
             os._exit(len(pool._idle))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert store.counts()[0].ready == 1
+
+
+def test_a_connection_is_used_again_in_a_process_with_many_open_files(url, job):
+    """A service with a thousand clients has connections to the database whose descriptors are above 1024."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, limits[1]), limits[1]))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= 1024:
+            stack.callback(os.close, descriptor)
+        stack.callback(os.close, descriptor)
+        store = stack.enter_context(holdfast.connect(url))
+        store.enqueue([job()])
+        [connection] = store._database.pool._idle
+        assert store.counts()[0].ready == 1
+        assert store._database.pool._idle == [connection]
 
 
 def open_sockets() -> set[str]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,15 +39,15 @@ class ServeProcess:
 
 @contextmanager
 def serve_processes(
-    url: str, count: int, settings: Mapping[str, str] | None = None, *, bind: str = "127.0.0.1:0"
+    url: str, count: int, settings: Mapping[str, str] | None = None, *, bind: str = "127.0.0.1:0", **popen: Any
 ) -> Iterator[list[ServeProcess]]:
-    """Start processes together, each on a free port."""
+    """Start processes together, each on a free port. ``popen`` are more arguments of ``Popen``."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **(settings or {})}
     command = [sys.executable, "-m", "holdfast", "serve", "--bind", bind]
     with ExitStack() as stack:
         started = []
         for _ in range(count):
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, **popen)
             stack.callback(process.wait, TIMEOUT_SECONDS)
             stack.callback(process.kill)
             stack.enter_context(process.stdout)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import unicodedata
+
+codecs.lookup("unicode_escape")  # imported now: a log line about missing files could not import it
 
 _PLAIN_WORD = re.compile(r"[!#-<>-\[\]-~]+")  # visible ASCII without quotes, equals signs and backslashes
 

@@ -454,6 +454,20 @@ _RARE = (
         "request_id",
     ),
     _event(
+        "http.few_files",
+        logging.WARNING,
+        "the limit of open files allows fewer connections than `serve_max_requests` wants: four for each request",
+        "connections",
+        "wanted",
+    ),
+    _event(
+        "http.no_files",
+        logging.ERROR,
+        "no file was free for a connection; once a minute",
+        "reason",
+        "failures",
+    ),
+    _event(
         "http.rate_not_shared",
         logging.WARNING,
         "the store failed to share a rate limit; for a few seconds this process limits by itself",

@@ -174,7 +174,7 @@ class ConnectionPool:
             except IndexError:  # another thread took the last one
                 return None
             with suppress(psycopg.Error, OSError, ValueError):
-                if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
+                if not connection.closed and not _has_data(connection.fileno()):
                     return connection
             with suppress(psycopg.Error):
                 connection.close()
@@ -193,3 +193,10 @@ class ConnectionPool:
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
+
+
+def _has_data(descriptor: int) -> bool:
+    """Whether a read would return at once. Unlike ``select``, ``poll`` takes descriptors above 1024."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -22,7 +22,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.clock import monotonic
 from holdfast.drivers.remote.verbs import MAX_CALL_BYTES
@@ -34,13 +34,14 @@ from holdfast.service.http.request_head import check_head
 from holdfast.service.limits import LARGE_BODY_BYTES, BodyStream, CountedRequest, receive_body
 from holdfast.service.openapi import make_document
 from holdfast.service.operation import Call, ClientConnection, Operation, Reply
-from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
+from holdfast.service.problems import BUSY_SECONDS, CONTENT_TYPE, Code, Problem, problem_of
 from holdfast.service.routes import OPERATIONS
 from holdfast.service.service import Service
 from holdfast.worker.event_log import log_event, log_failure
 
 REQUEST_ID = "X-Request-Id"
 JSON_TYPE = "application/json"
+SPARE = "holdfast.spare"  # in the state of a connection above the limit: only probes are answered there
 MAX_QUERY_CHARACTERS = 8_192
 MAX_QUERY_PARAMETERS = 50
 
@@ -66,27 +67,40 @@ def create_app(service: Service) -> Starlette:
         routes=_routes(service),
         lifespan=lifespan,
         exception_handlers={HTTPException: on_http_exception},
-        middleware=[Middleware(HeadCheck)],
+        middleware=[Middleware(HeadCheck, service)],
     )
     app.router.redirect_slashes = False
     return app
 
 
 class HeadCheck:
-    """Middleware that answers a request with a bad head, before its path is looked up."""
+    """Middleware that answers a request with a bad head, before its path is looked up.
 
-    def __init__(self, app: ASGIApp) -> None:
+    The last answer of a connection says so: else the client would lose the request that it sends next.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
+        self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the head of a request, and pass the request on."""
-        if scope["type"] == "http":
-            try:
-                check_head(scope)
-            except Problem as problem:
-                await _problem_response(problem, _request_id(scope))(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_last(message: Message) -> None:
+            if message["type"] == "http.response.start" and (SPARE in scope["state"] or self._service.is_draining):
+                others = [header for header in message["headers"] if header[0] != b"connection"]
+                message["headers"] = [*others, (b"connection", b"close")]
+            await send(message)
+
+        try:
+            check_head(scope)
+        except Problem as problem:
+            await _problem_response(problem, _request_id(scope))(scope, receive, send_last)
+            return
+        await self._app(scope, receive, send_last)
 
 
 def _routes(service: Service) -> list[Route]:
@@ -137,6 +151,8 @@ class Endpoint:
         """Return the answer of an operation. Raises ``Problem``."""
         if operation is None:
             raise Problem(Code.METHOD_NOT_ALLOWED, f"wanted {self._allow}", headers={"Allow": self._allow})
+        if SPARE in scope["state"] and operation.scope is not None:
+            raise Problem(Code.OVERLOADED, "too many connections", retry_after=BUSY_SECONDS)
         with self._service.requests.counted(settles=operation.settles) as counted:
             call = await self._check(operation, scope, receive, counted)
             reply = await operation.handler(call)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import socket
 import types
 from collections.abc import Callable
+from typing import Any
 
 import h11
 import msgspec
@@ -15,14 +17,20 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import InvalidInput
-from holdfast.service.http.app import create_app
+from holdfast.service.http.app import SPARE, create_app
+from holdfast.service.http.file_limit import fit_connections
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem
 from holdfast.service.service import Service
 from holdfast.service.timing import ServiceTiming
+from holdfast.worker.event_log import log_event
+from holdfast.worker.failure_log import Repeats
 
 MAX_HEADER_BYTES = 16 << 10
 BACKLOG = 512  # connections that wait to be accepted
-CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``; more are closed at once
+ACCEPTS_PER_TURN = 64  # of the event loop: so many connections may be open for a moment although they are too many
+CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``, if the limit of files allows them
+SPARE_CONNECTIONS = 32  # above the limit: each is answered once, probes well and others with 503; more are closed
+NO_FILES_SECONDS = 60.0  # between two records of a process that has no free file
 
 
 class HttpServer:
@@ -33,11 +41,15 @@ class HttpServer:
         host, port = address
         check_bind(host, has_tokens=not service.authenticator.is_open)
         self._socket = _listen(host, port)
+        wanted = service.serve.max_requests * CONNECTIONS_PER_REQUEST
+        most = fit_connections(wanted + SPARE_CONNECTIONS + ACCEPTS_PER_TURN) - SPARE_CONNECTIONS - ACCEPTS_PER_TURN
+        if most < wanted:
+            log_event(logging.WARNING, "http.few_files", connections=most, wanted=wanted)
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self._server = _Server(
             uvicorn.Config(
                 create_app(service),
-                http=_limited_protocol(service.serve.max_requests * CONNECTIONS_PER_REQUEST, service.timing),
+                http=_limited_protocol(most, service.timing),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
@@ -48,7 +60,7 @@ class HttpServer:
                 h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 timeout_keep_alive=service.timing.keep_alive_seconds,
                 timeout_graceful_shutdown=service.timing.drain_seconds,
-                backlog=BACKLOG,
+                backlog=ACCEPTS_PER_TURN,
             ),
             service,
         )
@@ -107,11 +119,23 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._no_files = Repeats(NO_FILES_SECONDS)
         self.on_listening: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._log_error)
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(BACKLOG)  # asyncio has used one number for the backlog and for the accepts per turn
         self.on_listening()
+
+    def _log_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error of the event loop. It has many in a second while no file is free for a connection."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in {errno.EMFILE, errno.ENFILE}:
+            loop.default_exception_handler(context)
+        elif (failures := self._no_files.add()) is not None:
+            log_event(logging.ERROR, "http.no_files", reason=error.strerror, failures=failures)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.drain()
@@ -129,7 +153,7 @@ def _limited_protocol(max_connections: int, timing: ServiceTiming) -> type[H11Pr
 
 
 class _LimitedProtocol(H11Protocol):
-    """A connection with deadlines for headers and for a client that does not read; one too many is closed at once."""
+    """A connection with deadlines for headers and for a client that does not read."""
 
     max_connections = 0
     timing = ServiceTiming()
@@ -138,9 +162,11 @@ class _LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as H11Protocol
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
+        if len(self.connections) > self.max_connections + SPARE_CONNECTIONS:
             transport.abort()
             return
+        if len(self.connections) > self.max_connections:
+            self.app_state = {**self.app_state, SPARE: True}
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import math
 import os
 import selectors
 import signal
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from holdfast.clock import monotonic
 from holdfast.errors import ChildrenUnavailable
 from holdfast.worker.event_log import log_event
-from holdfast.worker.failure_log import REPEAT_SECONDS
+from holdfast.worker.failure_log import Repeats
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL
 from holdfast.worker.processes.child_handle import ChildHandle
@@ -71,7 +70,7 @@ class ChildProcesses:
         self._requested = 0  # children that the fork server has been asked for and has not started
         self._has_started = False  # a child
         self._needs_spare = False  # the fork server could not start one, and is asked again
-        self._start_failure_logged_at = -math.inf  # monotonic seconds
+        self._start_failures = Repeats()
         self._pinged_at = monotonic()
         self._on_message = on_message
         self._on_exit = on_exit
@@ -216,15 +215,13 @@ class ChildProcesses:
             return
         if not is_spare and not self._has_started:
             raise children_unavailable(error)
-        now = monotonic()
-        if now - self._start_failure_logged_at >= REPEAT_SECONDS:
-            self._start_failure_logged_at = now
+        if self._start_failures.add() is not None:
             log_event(logging.ERROR, "child.not_started", reason=start_failure(error), children=len(self))
         if is_spare:
             self._needs_spare = True
         else:
             self._requested -= 1
-            self._restarts.append(now + RESTART_DELAY_SECONDS)
+            self._restarts.append(monotonic() + RESTART_DELAY_SECONDS)
             self._restarts.sort()
 
     def _replace_fork_server(self, server: ForkServer) -> None:
