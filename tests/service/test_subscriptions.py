@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -104,6 +106,18 @@ def test_a_subscription_goes_on_with_heartbeats_and_ends_by_a_delete(service, re
         service.client.post(f"{PATH}/x/heartbeat"),
     ):
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_heartbeats_that_meet_are_all_answered_and_a_delete_among_them_ends_the_subscription(service, receiver, command):
+    body = {"callbackUrl": f"{receiver.url}/", "eventTypes": [command], "ttlSeconds": 100}
+    path = f"{PATH}/{service.post(PATH, body).json()['subscriptionId']}"
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: service.client.post(f"{path}/heartbeat"), range(160)))
+        assert Counter(one.status_code for one in answers) == {200: 160}
+        beats = threads.map(lambda _: service.client.post(f"{path}/heartbeat"), range(80))
+        assert service.client.delete(path).status_code == 204
+        assert {one.status_code for one in beats} <= {200, 404}
+    assert service.client.post(f"{path}/heartbeat").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,10 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
         ttl = round(self.ttl_seconds * SECOND)
         return Change(kind=KIND, key=self.id, value=msgspec.json.encode(self), version=version, ttl=ttl)
 
-
-def remove_change(entry: Entry) -> Change:
-    """Return the change that ends a subscription."""
-    return Change(kind=KIND, key=entry.key, value=None, version=entry.version)
+    @property
+    def removal(self) -> Change:
+        """The change that ends the subscription, also if a heartbeat is faster."""
+        return Change(kind=KIND, key=self.id, value=None)
 
 
 def read_subscription(entry: Entry) -> Subscription:

@@ -21,7 +21,6 @@ from holdfast.webhooks.subscription import (
     DeliveryMode,
     Subscription,
     read_subscription,
-    remove_change,
     scan_subscriptions,
 )
 
@@ -75,8 +74,8 @@ async def heartbeat(call: Call) -> Reply:
     """Let a subscription go on for its time to live."""
     subscription, found = await _own(call)
     [entry] = await call.tenant.calls.run(call.tenant.store.write, [subscription.change(version=found.version)])
-    if entry is None:
-        raise _unknown()  # it was deleted, or has expired
+    if entry is None:  # another heartbeat was faster, or the subscription has ended
+        subscription, entry = await _own(call)
     return Reply(content=_state(subscription, entry))
 
 
@@ -89,8 +88,8 @@ async def show_all(call: Call) -> Reply:
 
 async def delete(call: Call) -> Reply:
     """End a subscription. Ending it again is a 404."""
-    _, entry = await _own(call)
-    await call.tenant.calls.run(call.tenant.store.write, [remove_change(entry)])
+    subscription, _ = await _own(call)
+    await call.tenant.calls.run(call.tenant.store.write, [subscription.removal])
     return Reply(status=204)
 
 
