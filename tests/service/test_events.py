@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -122,6 +123,45 @@ def test_a_tenant_sees_its_own_events(tmp_path):
         assert (event["event"], event["data"]["taskId"]) == ("cancelled", task_id)
         assert read(service, token=two, after="oldest", forSeconds=0) == []
         assert service.get("/v1/events", token=worker).status_code == 403
+
+
+@pytest.fixture
+def tenants(tmp_path):
+    (tmp_path / "tokens.toml").write_text(TOKENS)
+    auth = {"auth": (AuthMode.STATIC,), "tokens_file": str(tmp_path / "tokens.toml")}
+    with running_service(sqlite_url(tmp_path), timing=ServiceTiming(token_check_seconds=0.0), **auth) as service:
+        yield service
+
+
+def open_stream(service, token):
+    """Return the answer and its lines; the stream goes on until the answer is closed."""
+    headers = {"authorization": f"Bearer {token}"}
+    answer = service.client.send(service.client.build_request("GET", "/v1/events", headers=headers), stream=True)
+    lines = answer.iter_lines()
+    next(lines)
+    return answer, lines
+
+
+def test_the_streams_of_one_tenant_leave_some_to_the_others(tenants, monkeypatch):
+    monkeypatch.setattr(event_stream, "MAX_STREAMS", 4)
+    with contextlib.ExitStack() as stack:
+
+        def status(token):
+            answer, lines = open_stream(tenants, token)
+            stack.callback(lines.close)
+            stack.callback(answer.close)
+            return answer.status_code
+
+        assert [status("token-of-tenant-one") for _ in range(3)] == [200, 200, 503]
+        assert status("token-of-tenant-two") == 200
+
+
+def test_a_stream_ends_with_its_token(tenants):
+    _, lines = open_stream(tenants, "token-of-tenant-two")
+    [provider] = tenants.service.authenticator._providers
+    provider._principals.clear()
+    assert [line for line in lines if line] == []  # and no more
+    assert tenants.get("/v1/events", token="token-of-tenant-two").status_code == 401
 
 
 def test_a_stream_ends_when_the_service_stops(tmp_path):

@@ -108,7 +108,9 @@ def test_a_subscription_goes_on_with_heartbeats_and_ends_by_a_delete(service, re
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-def test_heartbeats_that_meet_are_all_answered_and_a_delete_among_them_ends_the_subscription(service, receiver, command):
+def test_heartbeats_that_meet_are_all_answered_and_a_delete_among_them_ends_the_subscription(
+    service, receiver, command
+):
     body = {"callbackUrl": f"{receiver.url}/", "eventTypes": [command], "ttlSeconds": 100}
     path = f"{PATH}/{service.post(PATH, body).json()['subscriptionId']}"
     with ThreadPoolExecutor(8) as threads:

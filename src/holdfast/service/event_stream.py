@@ -7,21 +7,24 @@ misses nothing and gets nothing twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Page
 from holdfast.errors import HoldfastError, LedgerTrimmed
+from holdfast.model.fair_share import may_take_another
 from holdfast.model.ledger import LedgerRow
 from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 from holdfast.service.schemas.events import EventsQuery, TaskEvent
 from holdfast.service.schemas.fields import instant
 from holdfast.service.statuses import OF_STATE
 from holdfast.service.tenants.tenant import Tenant
+from holdfast.service.timing import ServiceTiming
 
-MAX_STREAMS = 100  # of one process: each one reads the ledger about once a second
+MAX_STREAMS = 200  # of one process, half of them of one space: each one reads the ledger about once a second
 PAGE_ROWS = 500
 FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.1, 1.0  # between two reads of a ledger without new rows
 RETRY = b"retry: 2000\n\n"  # milliseconds after which a client reconnects
@@ -32,30 +35,44 @@ _encode = msgspec.json.Encoder().encode
 
 
 class EventStreams:
-    """Bounds the streams of a process."""
+    """Bounds the streams of a process and of each space."""
 
-    def __init__(self, *, heartbeat_seconds: float) -> None:
-        self._heartbeat_seconds = heartbeat_seconds
-        self._open = 0
+    def __init__(self, timing: ServiceTiming) -> None:
+        self._timing = timing
+        self._open: Counter[str] = Counter()  # by space
         self._stops = False
 
     def stop(self) -> None:
         """End all streams: the service is about to stop."""
         self._stops = True
 
-    def check(self) -> None:
-        """Raise ``Problem`` if there are too many streams."""
-        if self._open >= MAX_STREAMS:
-            raise Problem(Code.OVERLOADED, "too many event streams", retry_after=BUSY_SECONDS)
+    def check(self, space: str) -> None:
+        """Raise ``Problem`` if the space has too many streams."""
+        if not may_take_another(self._open[space], MAX_STREAMS - self._open.total()):
+            raise Problem(Code.OVERLOADED, "too many event streams of this space", retry_after=BUSY_SECONDS)
 
-    async def stream(self, tenant: Tenant, query: EventsQuery, page: Page[LedgerRow]) -> AsyncIterator[bytes]:
-        """Yield the events of a first page, and those that follow, until the time of the query is over."""
-        self._open += 1
+    async def stream(
+        self,
+        tenant: Tenant,
+        query: EventsQuery,
+        page: Page[LedgerRow],
+        *,
+        is_still_allowed: Callable[[], Awaitable[bool]],
+    ) -> AsyncIterator[bytes]:
+        """Yield the events of a first page, and those that follow, until the time of the query or of the token is over.
+
+        A client whose token is no longer valid reconnects, and learns why it is refused.
+        """
+        self._open[tenant.name] += 1
         try:
             yield RETRY
             deadline = monotonic() + query.for_seconds
-            pause, silent_since = FIRST_POLL_SECONDS, monotonic()
+            pause, silent_since, checked_at = FIRST_POLL_SECONDS, monotonic(), monotonic()
             while not self._stops:
+                if monotonic() - checked_at >= self._timing.token_check_seconds:
+                    if not await is_still_allowed():
+                        return
+                    checked_at = monotonic()
                 events = [
                     _event(cursor, row)
                     for cursor, row in zip(page.cursors, page.items, strict=True)
@@ -64,7 +81,7 @@ class EventStreams:
                 if events:
                     yield b"".join(events)
                     pause, silent_since = FIRST_POLL_SECONDS, monotonic()
-                elif monotonic() - silent_since >= self._heartbeat_seconds:
+                elif monotonic() - silent_since >= self._timing.heartbeat_seconds:
                     yield HEARTBEAT
                     silent_since = monotonic()
                 if monotonic() >= deadline:
@@ -80,7 +97,7 @@ class EventStreams:
                 except (HoldfastError, Problem):
                     return  # the client reconnects, and learns of the outage
         finally:
-            self._open -= 1
+            self._open[tenant.name] -= 1
 
 
 async def read_page(tenant: Tenant, cursor: str | None) -> Page[LedgerRow]:

@@ -48,6 +48,7 @@ class Call:
     document: Mapping[str, Any]  # of OpenAPI
     client: ClientConnection
     base_url: str  # of the service, as this client knows it
+    is_still_allowed: Callable[[], Awaitable[bool]]  # whether the token still allows the call, for one that goes on
 
     def ends(self) -> Callable[[], Awaitable[None]]:
         """Return a function that waits until a waiting call should end: its client has gone, or the service stops."""

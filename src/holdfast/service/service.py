@@ -61,7 +61,7 @@ class Service:
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
-        self.event_streams = EventStreams(heartbeat_seconds=timing.heartbeat_seconds)
+        self.event_streams = EventStreams(timing)
         self.answers = CallAnswers()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}

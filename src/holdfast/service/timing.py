@@ -18,6 +18,7 @@ class ServiceTiming:
     keep_alive_seconds: int = 75  # of an idle connection: longer than those of usual load balancers
     drain_seconds: int = 20  # for which requests may go on when the service stops
     heartbeat_seconds: float = 15.0  # of a stream without an event: proxies close a silent connection
+    token_check_seconds: float = 10.0  # after which the token of a stream is checked again
     probe_seconds: float = 2.0  # that the store has to answer a readiness probe
     maintenance_seconds: float = 1.0  # between two looks at what is due
     maintenance: MaintenanceTiming = MaintenanceTiming()

@@ -11,7 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -187,6 +187,7 @@ class Endpoint:
             document=self._document,
             client=ClientConnection(receive),
             base_url=service.serve.public_url or f"{scope['scheme']}://{headers.get('host', '')}",
+            is_still_allowed=partial(_is_still_allowed, service, operation, headers, principal),
         )
 
     async def _body(
@@ -237,6 +238,19 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         status=reply.status,
         request_id=request_id,
     )
+
+
+async def _is_still_allowed(
+    service: Service, operation: Operation, headers: Mapping[str, str], principal: Principal
+) -> bool:
+    """Whether the token of a request that goes on still allows it, in the same space."""
+    if service.authenticator.is_open or operation.scope is None:
+        return True
+    try:
+        found = await service.authenticator.authenticate(headers, count=1)
+    except Problem:
+        return False
+    return found.may(operation.scope) and found.space == principal.space
 
 
 async def _count_request(service: Service, principal: Principal, scope: str) -> None:

@@ -16,11 +16,12 @@ from holdfast.service.schemas.events import OLDEST, EventsHeaders, EventsQuery, 
 
 async def events(call: Call) -> Reply:
     """Send the ends of leases as they happen, from a cursor on. The stream has those of the space of the token."""
-    call.service.event_streams.check()
+    streams = call.service.event_streams
+    streams.check(call.tenant.name)
     page = await _first_page(call, call.headers.last_event_id or call.query.after)
     if call.is_head:
         return Reply(content=b"", content_type=EVENT_STREAM)
-    stream = call.service.event_streams.stream(call.tenant, call.query, page)
+    stream = streams.stream(call.tenant, call.query, page, is_still_allowed=call.is_still_allowed)
     return Reply(content=stream, content_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
 
