@@ -55,7 +55,7 @@ def look_at_everything(store: Store) -> list[JobRecord]:
     answers += [store.domains(now=NOW).items]
     store.ledger_tuples(None, 100)
     for job_id in ("id-bad", "id-good-0"):
-        answers += [store.get(job_id), store.inspect(job_id)]
+        answers += [store.get(job_id), store.inspect([job_id]).get(job_id)]
     jobs = find_all(store, None, newest=True)
     assert len({job.id for job in jobs}) == len(jobs)
     assert len(jobs) == len(GOOD) + 1, [job.id for job in jobs]
@@ -63,7 +63,7 @@ def look_at_everything(store: Store) -> list[JobRecord]:
     for state in {job.state for job in jobs}:
         wanted = [job.id for job in jobs if job.state is state]
         assert [job.id for job in find_all(store, {state}, newest=True)] == wanted
-    msgspec.json.encode([*answers, jobs, store.get_many([job.id for job in jobs])], enc_hook=vars)
+    msgspec.json.encode([*answers, jobs, store.inspect([job.id for job in jobs])], enc_hook=vars)
     return jobs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import JobLookup, WebhookScan
+from holdfast.drivers.optional import WebhookScan
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
@@ -97,8 +97,5 @@ def find_webhooks(store: Store, job_ids: Sequence[str]) -> dict[str, str]:
 
 
 def read_jobs(store: Store, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-    """Return these jobs by id; jobs that were removed are left out. One call, if the driver has ``JobLookup``."""
-    if isinstance(store, JobLookup):
-        return store.get_many(job_ids)
-    jobs = [store.get(job_id) for job_id in job_ids]
-    return {job.id: job for job in jobs if job is not None}
+    """Return these jobs by id; jobs that were removed are left out."""
+    return {job_id: found.job for job_id, found in store.inspect(job_ids).items()}

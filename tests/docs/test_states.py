@@ -43,7 +43,7 @@ class Jobs:
 
     def row(self, job_id: str) -> tuple[object, ...]:
         """Return state, attempts, crashes, run_at and available_at relative to now, ending, and reason of death."""
-        inspection = self.store.inspect(job_id)
+        inspection = self.store.inspect([job_id])[job_id]
         assert inspection is not None
         job, now = inspection.job, self.clock.now()
         run_at = None if job.run_at is None else job.run_at - now

@@ -66,7 +66,7 @@ def test_retry_after_is_the_delay_of_the_next_attempt(app, inline, clock):
         url = app.builtin.url(allowed=[address], allowed_networks=[ALLOWED])
         job = url.enqueue(UrlRequest(url=address))
         assert inline.drain() == {"retried": 1}
-        assert app.driver.inspect(job.id).available_at == clock.now() + 120 * SECOND
+        assert app.driver.inspect([job.id])[job.id].available_at == clock.now() + 120 * SECOND
 
 
 def test_retry_after_of_a_busy_server_pauses_all_jobs_of_the_host(app, inline, clock):

@@ -25,7 +25,7 @@ LATER = NOW + 60 * SECOND
 
 def state_of(store):
     """The whole state of a store, without fences: they differ from lease to lease."""
-    jobs = [replace(store.inspect(one.id), fence=None) for one in store.find(limit=1000).items]
+    jobs = [replace(store.inspect([one.id])[one.id], fence=None) for one in store.find(limit=1000).items]
     rows = [replace(row, fence=None) for row in store.ledger().items]
     return jobs, rows, store.counts(now=LATER), store.settings("q"), store.scan("kind", now=LATER)
 

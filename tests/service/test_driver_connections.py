@@ -18,7 +18,7 @@ from holdfast.app import Holdfast
 from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import Client
 from holdfast.drivers.contract import Change, JobFilter
-from holdfast.drivers.optional import JobLookup, LedgerScan
+from holdfast.drivers.optional import LedgerScan
 from holdfast.errors import ConnectError, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
@@ -52,7 +52,7 @@ def test_a_call_whose_answer_was_lost_is_answered_as_the_first_time(service):
         assert [one.id for one in store.enqueue([job("lost", max_attempts=1)])] == ["lost"]
         proxy.lose_next()
         [reservation] = store.reserve(["lost"], limit=1, lease_for=LEASE)
-        assert (reservation.job.attempts, service.store.inspect("lost").fence) == (1, reservation.lease.fence)
+        assert (reservation.job.attempts, service.store.inspect(["lost"])["lost"].fence) == (1, reservation.lease.fence)
         proxy.lose_next()
         assert store.settle([Ack(reservation.lease, result=b"2")]) == [None]
         assert proxy.lost == 3
@@ -75,7 +75,7 @@ def test_a_reserve_whose_answer_is_cut_in_its_head_is_asked_for_again(service):
                 name = queues.pop()
                 proxy.lose_next(kept=kept)
                 [reservation] = store.reserve([name], limit=1, lease_for=LEASE)
-                assert service.store.inspect(name).fence == reservation.lease.fence
+                assert service.store.inspect([name])[name].fence == reservation.lease.fence
             return proxy.lost
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -221,13 +221,6 @@ def test_a_page_of_large_jobs_is_cut(service, monkeypatch):
             cursor = pages[-1].cursor
         assert [len(page) for page in pages] == [10, 10, 5]
         assert [one for page in pages for one in page] == service.store.find(where).items
-
-
-def test_several_jobs_are_read_in_one_call(service):
-    with connect(service.url) as store:
-        assert isinstance(store, JobLookup)
-        store.enqueue([job("many")])
-        assert store.get_many(["many", "unknown"]) == {"many": service.store.get("many")}
 
 
 def test_a_worker_gets_payloads_that_the_service_keeps_apart(service):

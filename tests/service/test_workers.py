@@ -206,17 +206,19 @@ def test_a_stale_token_is_refused_and_changes_nothing(service, command, verb, fi
     stale = service.claim(command)
     service.settle("abandon", stale)
     service.claim(command)
-    before = service.store.inspect(task_id)
+    before = service.store.inspect([task_id])[task_id]
     for token in (stale["leaseToken"], "1.0", "x", "9" * 200):
         answer = service.post(f"/v1/tasks/{task_id}/{verb}", {"leaseToken": token, **fields})
         assert (answer.status_code, answer.json()["code"]) == (409, "lease_mismatch"), token
-    assert service.store.inspect(task_id) == before
+    assert service.store.inspect([task_id])[task_id] == before
 
 
 def test_an_expired_lease_is_refused(service, command):
     task_id = service.enqueue(command)
     claim = service.claim(command, leaseSeconds=1)
-    wait_until(lambda: service.store.inspect(task_id).expires_at < service.service.tenant("main").clock.now())
+    wait_until(
+        lambda: service.store.inspect([task_id])[task_id].expires_at < service.service.tenant("main").clock.now()
+    )
     answer = service.settle("result", claim, status="COMPLETED")
     assert (answer.status_code, answer.json()["code"]) in [(409, "lease_expired"), (409, "not_in_progress")]
     assert service.get(f"/v1/tasks/{task_id}").json()["status"] != "COMPLETED"

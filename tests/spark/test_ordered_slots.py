@@ -31,7 +31,7 @@ def test_offsets_that_arrive_shuffled_and_twice_run_once_and_in_order(spark, pos
     def kill(_progress):
         if stuck.exists() and not killed:
             [job] = app.driver.find(JobFilter(domain="d1", states=(State.INFLIGHT,)))
-            [entry] = app.driver.read(SLOT_STATUS_KIND, [app.driver.inspect(job.id).worker])
+            [entry] = app.driver.read(SLOT_STATUS_KIND, [app.driver.inspect([job.id])[job.id].worker])
             killed.append(int(SlotStatus.of(entry).executor.rpartition(":")[2]))
             os.kill(killed[0], signal.SIGKILL)
 

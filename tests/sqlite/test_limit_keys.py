@@ -121,7 +121,7 @@ def test_repair_clock_returns_parked_jobs_and_ends_holds_of_the_wrong_time(path,
     clock.advance(-YEAR)
     assert store.reserve(["q"], limit=9, lease_for=HOUR) == []
     assert store.repair_clock() == 3  # the retried job, the newer one, and the key
-    assert store.inspect("waiting").available_at == NOW
+    assert store.inspect(["waiting"])["waiting"].available_at == NOW
     clock.advance(3 * SECOND)
     assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)] == ["older"]
     store.close()

@@ -78,7 +78,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "trim/postpone_key": {"PRIMARY KEY"},
     "ledger/page": {"PRIMARY KEY"},
     "ledger/unread": {"PRIMARY KEY"},
-    "admin/get_many": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "admin/inspect": {"holdfast_jobs_id", "holdfast_ended_id"},
     "admin/webhooks": {"holdfast_jobs_id", "holdfast_ended_id"},
     "purge/find_late": {"holdfast_ended_id"},
     "estimate/has_many_open": {"holdfast_jobs_id"},

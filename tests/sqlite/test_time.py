@@ -69,10 +69,10 @@ def test_a_step_back_of_at_most_an_hour_is_held(path, job):
     assert len(store.reserve(["q"], limit=1, lease_for=SECOND)) == 1
     clock.advance(-HOUR)
     store.enqueue([job(id="held")])
-    assert store.inspect("held").available_at == NOW
+    assert store.inspect(["held"])["held"].available_at == NOW
     clock.advance(-1)
     store.enqueue([job(id="followed")])
-    assert store.inspect("followed").available_at == NOW - HOUR - 1
+    assert store.inspect(["followed"])["followed"].available_at == NOW - HOUR - 1
     store.close()
 
 
@@ -92,11 +92,11 @@ def test_repair_clock_moves_the_rows_of_a_wrong_clock_to_the_right_time(path, jo
     assert store.repair_clock() == 4
     assert (store.count_future_rows(), store.repair_clock()) == (0, 0)
     assert {one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)} == {"retried", "new"}
-    assert store.inspect("leased").expires_at == NOW + 10 * SECOND
+    assert store.inspect(["leased"])["leased"].expires_at == NOW + 10 * SECOND
     clock.advance(10 * SECOND)
     assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)] == ["leased"]
-    assert store.inspect("scheduled").available_at == NOW + 2 * YEAR
-    assert store.inspect("later").available_at == NOW + DAY
+    assert store.inspect(["scheduled"])["scheduled"].available_at == NOW + 2 * YEAR
+    assert store.inspect(["later"])["later"].available_at == NOW + DAY
     store.close()
 
 

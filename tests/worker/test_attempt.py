@@ -304,7 +304,7 @@ def test_a_failed_heartbeat_loses_no_note(app):
         heartbeat.add([run])
         with contextlib.suppress(StoreBusy):
             heartbeat.beat()
-    assert app.driver.inspect(answer.id).note.checkpoint == b"7"
+    assert app.driver.inspect([answer.id])[answer.id].note.checkpoint == b"7"
     assert run.note is None
 
 

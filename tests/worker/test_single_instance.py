@@ -141,7 +141,7 @@ def test_an_attempt_that_did_not_succeed_leaves_no_lock(app, clock, ending):
         app.worker(lease=LEASE).process_once()
     [left] = locks(app)
     assert left.expires_at == clock.now() + int(LEASE.total_seconds()) * SECOND  # as long as the lease
-    app.driver.reap(worker=app.driver.inspect(job.id).worker)
+    app.driver.reap(worker=app.driver.inspect([job.id])[job.id].worker)
     with pytest.raises(Killed):  # the next attempt takes the lock over
         app.worker(lease=LEASE).process_once()
 

@@ -255,7 +255,7 @@ def test_a_checkpoint_and_progress_survive_a_retry(app, drain):
     answer = steps.enqueue()
     drain()
     assert app.client.result(answer.id) == 3
-    note = app.driver.inspect(answer.id).note
+    note = app.driver.inspect([answer.id])[answer.id].note
     assert b'"message":"steps"' in note.progress
 
 
@@ -373,7 +373,7 @@ def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
     while any(is_alive(pid) for pid in children) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not [pid for pid in children if is_alive(pid)]
-    app.driver.reap(worker=app.driver.inspect(answer.id).worker)
+    app.driver.reap(worker=app.driver.inspect([answer.id])[answer.id].worker)
     assert drain(retry=QUICK) == {"acked": 1}
 
 

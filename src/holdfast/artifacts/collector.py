@@ -62,7 +62,7 @@ class ArtifactCollector:
         manifest = read_manifest(entry)
         assert manifest is not None
         now = self._clock.now()
-        found = self._store.inspect(entry.key)
+        found = self._store.inspect([entry.key], payloads=False).get(entry.key)
         if found is None and now - manifest.created_at >= self._grace:
             self._remove(entry, manifest)
             return True

@@ -286,8 +286,12 @@ class Admin(Protocol):
         """Return a job in any state; None if the space has no job with this id."""
         ...
 
-    def inspect(self, job_id: str) -> Inspection | None:
-        """Return a job with its lease and its notes; None if the space has no job with this id."""
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
+        """Return these jobs, in any state, with their leases and notes, by id. Ids without a job are left out.
+
+        Without ``payloads``, neither payloads nor results are read, nor what notes contain: such a job has an empty
+        payload and no result, and its note has only ``started_at``.
+        """
         ...
 
     def find(

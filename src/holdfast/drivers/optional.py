@@ -26,7 +26,6 @@ __all__ = [
     "CountEstimates",
     "Diagnosis",
     "ExpiredLeases",
-    "JobLookup",
     "JobScan",
     "LeasedEnqueue",
     "LedgerDelay",
@@ -62,15 +61,6 @@ class WebhookScan(Protocol):
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """Return the webhooks of these jobs, in any state, by job id. Jobs without a webhook are left out."""
-        ...
-
-
-@runtime_checkable
-class JobLookup(Protocol):
-    """Optional: read several jobs in one call. Without it, a caller reads each job by ``Admin.get``."""
-
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """Return these jobs, in any state, by id. Ids without a job are left out."""
         ...
 
 

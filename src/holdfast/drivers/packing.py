@@ -141,12 +141,16 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
     return QueueSettings(**values)
 
 
-def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
-    """Return the inspection of a job, from a row of what is stored beside its record. Invalid instants are left out."""
-    available_at, worker, fence, *instants, cancel, noted, progress, checkpoint = row
+_INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
+_read_inspected_job = job_reader(before=_INSPECTION_COLUMNS)
+
+
+def read_inspection(row: Sequence[Any]) -> Inspection:
+    """Return the inspection of a job, from a row of ``admin/inspect``. Invalid instants are left out."""
+    available_at, worker, fence, *instants, cancel, noted, progress, checkpoint = row[:_INSPECTION_COLUMNS]
     reserved_at, started_at, expires_at, ended_at = map(_instant_in, instants)
     return Inspection(
-        job=job,
+        job=_read_inspected_job(row),
         available_at=_instant_in(available_at) or 0,
         worker=worker,
         fence=fence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.clock import SECOND, from_timedelta, monotonic
 from holdfast.drivers.contract import Inspection
 from holdfast.errors import LeaseError
-from holdfast.model.job import JobRecord, State
+from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.service.operation import Call
 from holdfast.service.problems import Code, Problem, not_found, refused
@@ -28,21 +28,23 @@ def lease_seconds(settings: ServeSettings, asked: float | None) -> float:
     return seconds
 
 
-async def check_owned(call: Call, task_id: str, token: str) -> None:
-    """Raise ``Problem`` if there is no such task, or if another subject has claimed it.
-
-    A lease that this process has handed out to the subject is known without a read.
-    """
-    if not call.tenant.handed_out.knows(token, task_id, call.principal.subject):
-        await read_owned(call, task_id)
+def is_known(call: Call, lease: Lease) -> bool:
+    """Whether this process has handed out the lease to the subject: nothing need be read to know its owner."""
+    return call.tenant.handed_out.knows(lease.token, lease.job_id, call.principal.subject)
 
 
-async def read_owned(call: Call, task_id: str) -> JobRecord:
+async def check_owned(call: Call, lease: Lease) -> None:
+    """Raise ``Problem`` if there is no such task, or if another subject has claimed it."""
+    if not is_known(call, lease):
+        await read_owned(call, lease.job_id)
+
+
+async def read_owned(call: Call, task_id: str) -> Inspection:
     """Return the job of a call. Raises ``Problem`` if there is none, or if another subject has claimed it."""
     return check_owner(call, task_id, await call.tenant.inspect_one(task_id))
 
 
-def check_owner(call: Call, task_id: str, found: Inspection | None) -> JobRecord:
+def check_owner(call: Call, task_id: str, found: Inspection | None) -> Inspection:
     """Return the job that was found. Raises ``Problem`` if there is none, or if another subject has claimed it.
 
     The token of a lease is the proof of ownership; the subject must be that of the claim besides.
@@ -51,7 +53,7 @@ def check_owner(call: Call, task_id: str, found: Inspection | None) -> JobRecord
         raise not_found(task_id)
     if found.job.state is State.INFLIGHT and found.worker != call.principal.subject:
         raise Problem(Code.LEASE_MISMATCH, "another worker has claimed the task; nothing was changed", task_id=task_id)
-    return found.job
+    return found
 
 
 class LeaseKeeper:
@@ -66,9 +68,7 @@ class LeaseKeeper:
     @classmethod
     async def start(cls, call: Call, task_id: str, token: str) -> LeaseKeeper:
         """Check the lease by extending it. Raises ``Problem`` if the store refuses it."""
-        found = await call.tenant.inspect_one(task_id)
-        check_owner(call, task_id, found)
-        assert found is not None
+        found = await read_owned(call, task_id)
         settings = call.service.serve
         left = (found.expires_at or 0) - call.tenant.clock.now()
         lease_for = min(max(left, from_timedelta(settings.lease)), from_timedelta(settings.max_lease))

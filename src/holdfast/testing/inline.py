@@ -183,7 +183,7 @@ class Inline:
         now = self.clock.now()
         due: list[int] = []
         for record in self._records(JobFilter(states=(State.READY, State.INFLIGHT))):
-            job = self.app.driver.inspect(record.id)
+            job = self.app.driver.inspect([record.id]).get(record.id)
             if job is not None and record.type in worker.catalogue.types and record.queue in worker.queues:
                 due.append(job.available_at if job.expires_at is None else job.expires_at)
         due = [instant for instant in due if instant > now]

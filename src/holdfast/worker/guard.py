@@ -199,7 +199,7 @@ class Guard:
             return Skipped(reason=f"its idempotency key is done, by job {holder.job_id}")
         if holder.job_id == run.reservation.job.id and holder.fence < run.reservation.lease.fence:
             return None  # an earlier attempt of the same job: its lease has ended, or this one would not exist
-        other = self._store.inspect(holder.job_id)
+        other = self._store.inspect([holder.job_id], payloads=False).get(holder.job_id)
         is_running = other is not None and other.job.state is State.INFLIGHT and other.fence == holder.fence
         return self._contended(claim, f"job {holder.job_id}") if is_running else None
 

@@ -148,15 +148,15 @@ def test_a_reader_that_was_overtaken_stores_nothing(store, clock):
     store.enqueue([job()])
     run(store, Ack)
     one, two = reader(store, clock), reader(store, clock, "two")
-    get_many = store.get_many
+    inspect = store.inspect
 
     def overtake(job_ids):  # while the first one makes its deliveries, its turn ends and another one reads the page
-        store.get_many = get_many
+        store.inspect = inspect
         clock.advance(10 * SECOND)
         two.read()
-        return get_many(job_ids)
+        return inspect(job_ids)
 
-    store.get_many = overtake
+    store.inspect = overtake
     assert one.read() is True
     assert one.read() is False
     assert len(deliveries(store)) == 1
@@ -225,7 +225,7 @@ def test_an_end_waits_a_moment_for_the_artifacts_of_a_failed_attempt_and_the_row
     assert [body["taskId"] for body in bodies(store)] == ["a"]
     one.read()
     assert len(bodies(store)) == 1
-    ended_at = store.inspect("b").ended_at
+    ended_at = store.inspect(["b"])["b"].ended_at
     record_failure(store, "b", failing.lease.fence, ("log",), ended_at=ended_at)
     one.read()
     assert [[each["name"] for each in body["artifacts"]] for body in bodies(store)] == [[], ["log"], []]
@@ -251,8 +251,8 @@ def test_jobs_are_read_by_several_at_a_time(store, clock, monkeypatch):
     for _ in "abc":
         run(store, Ack)
     calls = []
-    get_many = store.get_many
-    monkeypatch.setattr(store, "get_many", lambda job_ids: calls.append(job_ids) or get_many(job_ids))
+    inspect = store.inspect
+    monkeypatch.setattr(store, "inspect", lambda job_ids: calls.append(job_ids) or inspect(job_ids))
     reader(store, clock).read()
     assert calls == [["a", "b"], ["c"]]
     assert [one["taskId"] for one in bodies(store)] == ["a", "b", "c"]

@@ -120,7 +120,7 @@ def test_delayed_released_and_expired_tasks_are_told_of_when_they_are_due(store,
 
 def store_now(store):
     enqueue(store, "probe", queue="probe")
-    return store.inspect("probe").available_at
+    return store.inspect(["probe"])["probe"].available_at
 
 
 def test_a_group_is_told_once_and_its_members_take_turns(store, look):

@@ -103,7 +103,7 @@ def _without_markers(error: str) -> str:
 
 def inspect_job(store: Store, job_id: str) -> Inspection:
     """Return the job with its lease, or fail with ``NOT_FOUND``."""
-    inspection = store.inspect(job_id)
+    inspection = store.inspect([job_id]).get(job_id)
     if inspection is None:
         raise CommandFailed(ExitCode.NOT_FOUND, f"no job {job_id} in this space")
     return inspection

@@ -215,11 +215,12 @@ class HttpDriver:
         job: JobRecord | None = self._call("get", messages.JobArguments(job_id=bounds.check_name("id", job_id)))
         return job
 
-    def inspect(self, job_id: str) -> Inspection | None:
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
         """See ``Admin.inspect``."""
-        arguments = messages.JobArguments(job_id=bounds.check_name("id", job_id))
-        inspection: Inspection | None = self._call("inspect", arguments)
-        return inspection
+        self._validation.check_ids(job_ids)
+        arguments = messages.InspectArguments(job_ids=list(job_ids), payloads=payloads)
+        inspections: dict[str, Inspection] = self._call("inspect", arguments)
+        return inspections
 
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False

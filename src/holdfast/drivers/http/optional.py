@@ -92,16 +92,6 @@ class HttpDiagnosis(HttpDriver):
         return sizes
 
 
-class HttpJobLookup(HttpDriver):
-    """See ``JobLookup``."""
-
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """See ``JobLookup.get_many``."""
-        self._validation.check_ids(job_ids)
-        jobs: dict[str, JobRecord] = self._call("get_many", messages.JobsArguments(job_ids=list(job_ids)))
-        return jobs
-
-
 class HttpLeasedEnqueue(HttpDriver):
     """See ``LeasedEnqueue``."""
 
@@ -248,7 +238,6 @@ _CLASSES: dict[str, type[HttpDriver]] = {
         HttpCancelWait,
         HttpCountEstimates,
         HttpDiagnosis,
-        HttpJobLookup,
         HttpLeasedEnqueue,
         HttpLedgerDiagnosis,
         HttpLedgerScan,

@@ -11,20 +11,23 @@ from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import is_expired
+from holdfast.model.lease import Note, is_expired
 from holdfast.model.ledger_reader import unread_since
 from holdfast.model.retention import Retention
 
 # Reading jobs -----------------------------------------------------------------------------------------------------
 
 
-def inspect(space: Space, job_id: str) -> Inspection | None:
+def inspect(space: Space, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
     """See ``Admin.inspect``."""
-    row = space.rows.get(job_id)
-    if row is None:
-        return None
+    rows = (space.rows.get(job_id) for job_id in dict.fromkeys(job_ids))
+    return {row.job.id: _inspect(row, payloads=payloads) for row in rows if row is not None}
+
+
+def _inspect(row: Row, *, payloads: bool) -> Inspection:
+    note = row.note if payloads or row.note is None else Note()
     return Inspection(
-        job=row.job,
+        job=row.job if payloads else replace(row.job, payload=b"", result=None),
         available_at=row.available_at,
         worker=row.worker,
         fence=row.fence,
@@ -32,7 +35,7 @@ def inspect(space: Space, job_id: str) -> Inspection | None:
         expires_at=row.expires_at,
         ended_at=row.ended_at,
         cancel_requested=row.cancel_requested,
-        note=None if row.note is None else replace(row.note, started_at=row.started_at),
+        note=None if note is None else replace(note, started_at=row.started_at),
     )
 
 
@@ -64,12 +67,6 @@ def _matches(job: JobRecord, where: JobFilter) -> bool:
         and (where.created_from is None or job.created_at >= where.created_from)
         and (where.created_before is None or job.created_at < where.created_before)
     )
-
-
-def get_many(space: Space, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-    """See ``JobLookup.get_many``."""
-    rows = (space.rows.get(job_id) for job_id in job_ids)
-    return {row.job.id: row.job for row in rows if row is not None}
 
 
 def webhooks(space: Space, job_ids: Sequence[str]) -> dict[str, str]:

@@ -358,11 +358,11 @@ class MemoryDriver:
         with self._lock:
             return self._open_space().ledger.trimmed
 
-    def inspect(self, job_id: str) -> Inspection | None:
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
         """See ``Admin.inspect``."""
-        bounds.check_name("id", job_id)
+        self._validation.check_ids(job_ids)
         with self._lock:
-            return admin.inspect(self._open_space(), job_id)
+            return admin.inspect(self._open_space(), job_ids, payloads=payloads)
 
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
@@ -371,12 +371,6 @@ class MemoryDriver:
         self._validation.check_find(limit, after)
         with self._lock:
             return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
-
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """See ``JobLookup.get_many``."""
-        self._validation.check_ids(job_ids)
-        with self._lock:
-            return admin.get_many(self._open_space(), job_ids)
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""

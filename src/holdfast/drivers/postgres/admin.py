@@ -33,7 +33,7 @@ from holdfast.drivers.postgres import ledger
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
-from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
+from holdfast.drivers.postgres.rows import NO_VALUE, read_job
 from holdfast.drivers.statements import NEWEST
 from holdfast.drivers.unreadable import read_any_meta
 from holdfast.errors import InvalidInput
@@ -63,20 +63,11 @@ def get(database: Database, job_id: str) -> JobRecord | None:
     return read_job(rows[0]) if rows else None
 
 
-def get_many(database: Database, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-    """See ``JobLookup.get_many``."""
-    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
-    jobs = map(read_job, database.query_page("admin/get_many", {"ids": ids}))
-    return {job.id: job for job in jobs}
-
-
-def inspect(database: Database, job_id: str) -> Inspection | None:
+def inspect(database: Database, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
     """See ``Admin.inspect``."""
-    rows = database.query("admin/inspect", {"id": job_id})
-    if not rows:
-        return None
-    [row] = rows
-    return read_inspection(read_inspected_job(row), row[:INSPECTION_COLUMNS])
+    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
+    found = map(read_inspection, database.query("admin/inspect", {"ids": ids, "payloads": payloads}))
+    return {one.job.id: one for one in found}
 
 
 def find(database: Database, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:

@@ -24,6 +24,10 @@ STORED_COLUMNS = tuple(column for column in JOB_COLUMNS if column.name != "state
 STORED_SETTINGS = (*SETTINGS_COLUMNS, *GAP_COLUMNS)
 
 _WITHOUT_PAYLOAD = {"payload": Expression("''::bytea"), "result": NULL}
+_IF_ASKED = {
+    "payload": Expression("CASE WHEN %(payloads)s THEN payload ELSE '' END"),
+    "result": Expression("CASE WHEN %(payloads)s THEN result END"),
+}
 
 
 def sql_type(column: Column) -> str:
@@ -37,6 +41,8 @@ def _declare(columns: Sequence[Column]) -> tuple[Expression, ...]:
 
 LISTS: Mapping[str, Sequence[str]] = {
     **COLUMN_LISTS,
+    "inspected_columns": [_IF_ASKED.get(name, name) for name in COLUMN_LISTS["job_columns"]],
+    "live_inspected_columns": [_IF_ASKED.get(name, name) for name in COLUMN_LISTS["live_job_columns"]],
     "payloadless_columns": [_WITHOUT_PAYLOAD.get(name, name) for name in names_of(JOB_COLUMNS)],
     "settings_columns": STORED_SETTINGS,
     "settings_values": tuple(Expression(f"%({name})s") for name in STORED_SETTINGS),

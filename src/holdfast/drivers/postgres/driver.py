@@ -378,9 +378,10 @@ class PostgresDriver:
         """See ``Admin.get``."""
         return admin.get(self._database, bounds.check_name("id", job_id))
 
-    def inspect(self, job_id: str) -> Inspection | None:
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
         """See ``Admin.inspect``."""
-        return admin.inspect(self._database, bounds.check_name("id", job_id))
+        self._validation.check_ids(job_ids)
+        return admin.inspect(self._database, job_ids, payloads=payloads)
 
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
@@ -395,11 +396,6 @@ class PostgresDriver:
         """See ``JobScan.job_columns``."""
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
-
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """See ``JobLookup.get_many``."""
-        self._validation.check_ids(job_ids)
-        return admin.get_many(self._database, job_ids)
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""

@@ -11,12 +11,10 @@ from holdfast.model.job import State
 from holdfast.model.lease import Reservation, make_reservation
 
 STORED_ID = 5  # the place of the job's id in a row of ``reserve``
-INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
 NO_VALUE = "?"  # no id or token is this
 POSITION_COLUMNS = 6  # of read_ledger, after the ledger row: its position and the values to check the cursor against
 
 read_job = job_reader()
-read_inspected_job = job_reader(before=INSPECTION_COLUMNS)
 read_ledger_row = ledger_row_reader(after=POSITION_COLUMNS)
 read_tail_row = ledger_row_reader(after=2)  # the position of the row
 

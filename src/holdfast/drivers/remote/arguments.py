@@ -167,6 +167,12 @@ class JobsArguments(Arguments, kw_only=True):
     job_ids: list[str]
 
 
+class InspectArguments(JobsArguments, kw_only=True):
+    """See ``Admin.inspect``."""
+
+    payloads: bool = True
+
+
 class TimedJobsArguments(Timed, kw_only=True):
     """Several jobs, of a verb that takes ``now``."""
 

@@ -175,14 +175,7 @@ _VERBS = (
     Verb(name="read_payload", arguments=messages.ReadPayloadArguments, answer=bytes | None),
     # Admin
     Verb(name="get", arguments=messages.JobArguments, answer=JobRecord | None),
-    Verb(
-        name="get_many",
-        arguments=messages.JobsArguments,
-        answer=dict[str, JobRow],
-        pack=lambda jobs: {job_id: pack_job(job) for job_id, job in jobs.items()},
-        read=lambda rows: {job_id: read_job(row) for job_id, row in rows.items()},
-    ),
-    Verb(name="inspect", arguments=messages.JobArguments, answer=Inspection | None),
+    Verb(name="inspect", arguments=messages.InspectArguments, answer=dict[str, Inspection]),
     Verb(name="find", arguments=messages.FindArguments, answer=Page[JobRow], pack=_pack_page, read=_read_page),
     Verb(name="any_open", arguments=messages.AnyOpenArguments, answer=bool),
     Verb(name="counts", arguments=messages.CountsArguments, answer=list[QueueCounts]),

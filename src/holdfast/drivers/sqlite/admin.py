@@ -68,18 +68,11 @@ def get(tx: Transaction, job_id: str) -> JobRecord | None:
     return None if row is None else read_job(row)
 
 
-def get_many(tx: Transaction, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-    """See ``JobLookup.get_many``."""
-    jobs = map(read_job, tx.run("admin/get_many", {"space": tx.space, "ids": to_json(job_ids)}))
-    return {job.id: job for job in jobs}
-
-
-def inspect(tx: Transaction, job_id: str) -> Inspection | None:
+def inspect(tx: Transaction, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
     """See ``Admin.inspect``."""
-    job = get(tx, job_id)
-    if job is None:
-        return None
-    return read_inspection(job, tx.run("admin/inspect", {"space": tx.space, "id": job_id}).fetchone())
+    parameters = {"space": tx.space, "ids": to_json(dict.fromkeys(job_ids)), "payloads": payloads}
+    found = map(read_inspection, tx.run("admin/inspect", parameters))
+    return {one.job.id: one for one in found}
 
 
 def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:

@@ -354,10 +354,10 @@ class SqliteDriver:
         bounds.check_name("id", job_id)
         return self._read(lambda tx: admin.get(tx, job_id))
 
-    def inspect(self, job_id: str) -> Inspection | None:
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
         """See ``Admin.inspect``."""
-        bounds.check_name("id", job_id)
-        return self._read(lambda tx: admin.inspect(tx, job_id))
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.inspect(tx, job_ids, payloads=payloads))
 
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
@@ -365,11 +365,6 @@ class SqliteDriver:
         """See ``Admin.find``."""
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
-
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """See ``JobLookup.get_many``."""
-        self._validation.check_ids(job_ids)
-        return self._read(lambda tx: admin.get_many(tx, job_ids))
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""

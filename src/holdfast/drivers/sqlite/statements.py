@@ -30,6 +30,10 @@ _DUE = [
 ]
 
 _WITHOUT_PAYLOAD = {"payload": Expression("x''"), "result": NULL}
+_IF_ASKED = {
+    "payload": Expression("CASE WHEN :payloads THEN payload ELSE x'' END"),
+    "result": Expression("CASE WHEN :payloads THEN result END"),
+}
 
 
 def _parameters(columns: Sequence[str]) -> list[str]:
@@ -39,6 +43,8 @@ def _parameters(columns: Sequence[str]) -> list[str]:
 _LISTS = {
     **COLUMN_LISTS,
     "due_columns": _DUE,
+    "inspected_columns": [_IF_ASKED.get(name, name) for name in COLUMN_LISTS["job_columns"]],
+    "live_inspected_columns": [_IF_ASKED.get(name, name) for name in COLUMN_LISTS["live_job_columns"]],
     "payloadless_columns": [_WITHOUT_PAYLOAD.get(name, name) for name in names_of(JOB_COLUMNS)],
     "due_size_columns": [Expression("length(payload)") if name == "payload" else name for name in _DUE],
     "insert_columns": INSERT_COLUMNS,

@@ -128,10 +128,10 @@ async def download(call: Call) -> Reply:
 async def _visible(call: Call) -> tuple[Artifact, ...]:
     transfers_of(call)
     task_id, store = call.path["task_id"], call.tenant.store
-    found = await call.tenant.calls.run(store.inspect, task_id)
-    if found is None:
+    found = await call.tenant.calls.run(store.inspect, [task_id], payloads=False)
+    if task_id not in found:
         raise not_found(task_id)
-    return await call.tenant.calls.run(visible_artifacts, store, found)
+    return await call.tenant.calls.run(visible_artifacts, store, found[task_id])
 
 
 async def send_blob(call: Call, folder: str, *, digest: str, size: int, file_name: str) -> Reply:

@@ -70,10 +70,9 @@ async def heartbeat(call: Call) -> Reply:
     if progress is not None:
         bounds.check_blob("progress", progress, most=bounds.MAX_NOTE_BYTES)
     seconds = lease_seconds(call.service.serve, request.lease_seconds)
-    await check_owned(call, task_id, request.lease_token)
-    answer: Lease | LeaseError = await call.tenant.extend(
-        lease_of(task_id, request.lease_token), round(seconds * SECOND), progress
-    )
+    lease = lease_of(task_id, request.lease_token)
+    await check_owned(call, lease)
+    answer: Lease | LeaseError = await call.tenant.extend(lease, round(seconds * SECOND), progress)
     if isinstance(answer, LeaseError):
         raise refused(answer)
     until = instant(answer.expires_at)

@@ -104,9 +104,10 @@ def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
 
 async def show(call: Call) -> Reply:
     """Return a task."""
-    found = await call.tenant.calls.run(call.tenant.store.inspect, call.path["task_id"])
+    task_id = call.path["task_id"]
+    found = (await call.tenant.calls.run(call.tenant.store.inspect, [task_id])).get(task_id)
     if found is None:
-        raise not_found(call.path["task_id"])
+        raise not_found(task_id)
     return Reply(content=details_of(found, call.tenant.clock.now()))
 
 
@@ -118,7 +119,7 @@ async def show_result(call: Call) -> Reply:
         raise Problem(Code.INVALID_REQUEST, f"wanted at most {most:g} seconds", field="wait")
     if call.query.wait:
         await tenant.wait_until_ended(task_id, call.query.wait, ends=call.ends())
-    found = await tenant.calls.run(tenant.store.inspect, task_id)
+    found = (await tenant.calls.run(tenant.store.inspect, [task_id])).get(task_id)
     if found is None:
         raise not_found(task_id)
     if not found.job.state.has_ended:

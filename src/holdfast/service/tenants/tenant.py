@@ -68,7 +68,7 @@ class Tenant:
         self.work = WorkWatch(store, calls)
         self._enqueues = Batcher(self._enqueue_batch)
         self._settles = Batcher(self._settle_batch)
-        self._inspections = Batcher(self.inspect)
+        self._inspections = Batcher(self._inspect_batch)
         self.handed_out = HandedOutLeases()
         self._reserves: dict[Want, Batcher[None, list[Reservation]]] = {}  # of claims for one task each
         self._ended: defaultdict[str, list[asyncio.Event]] = defaultdict(list)  # by task id
@@ -207,12 +207,16 @@ class Tenant:
         return None
 
     async def inspect_one(self, task_id: str) -> Inspection | None:
-        """Return a job with its lease, read together with those of other requests that meet it."""
+        """Return a job without its payload, with its lease, read together with those of other requests that meet it."""
         return await self._inspections.submit(task_id)
 
-    async def inspect(self, task_ids: Sequence[str]) -> list[Inspection | None]:
-        """Return jobs with their leases, in order; None where there is none."""
-        return await self.calls.settle(lambda: [self.store.inspect(task_id) for task_id in task_ids])
+    async def inspect(self, task_ids: Sequence[str]) -> dict[str, Inspection]:
+        """Return jobs without their payloads, with their leases, by id: each once, however often it is named."""
+        return await self.calls.settle(self.store.inspect, list(dict.fromkeys(task_ids)), payloads=False)
+
+    async def _inspect_batch(self, task_ids: list[str]) -> list[Inspection | None]:
+        found = await self.inspect(task_ids)
+        return [found.get(task_id) for task_id in task_ids]
 
     async def extend(self, lease: Lease, lease_for: int, progress: bytes | None) -> Lease | LeaseError:
         """Extend a lease."""

@@ -281,7 +281,7 @@ class Harness(ABC):
 
     def inspect(self, job_id: str) -> Inspection:
         """Return the job with its lease; fail the case if the store does not know the job."""
-        inspection = self.store.inspect(job_id)
+        inspection = self.store.inspect([job_id]).get(job_id)
         assert inspection is not None, f"wanted {job_id} to be known, got None"
         return inspection
 
@@ -314,7 +314,7 @@ class Harness(ABC):
 
     def _snapshot(self) -> dict[str, object]:
         jobs = self.store.find(limit=1000).items
-        return {"the ledger": self.ledger(), **{job.id: self.store.inspect(job.id) for job in jobs}}
+        return {"the ledger": self.ledger(), **self.store.inspect([job.id for job in jobs])}
 
     # Concurrency ----------------------------------------------------------------------------------------------------
 

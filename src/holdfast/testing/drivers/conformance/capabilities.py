@@ -136,7 +136,7 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "settle": lambda: store.settle([Ack(lease)]),
         "reap": store.reap,
         "get": lambda: store.get("j"),
-        "inspect": lambda: store.inspect("j"),
+        "inspect": lambda: store.inspect(["j"]),
         "find": store.find,
         "counts": store.counts,
         "requeue": lambda: store.requeue(["j"]),

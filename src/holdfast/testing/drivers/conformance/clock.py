@@ -72,9 +72,7 @@ def a_reserve_with_a_refused_now_reaps_nothing(h: Harness) -> None:
     with assert_raises(CallerClockRefused):
         store.reserve([QUEUE], limit=1, lease_for=LEASE, now=bounds.MAX_INSTANT)
     assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "jobs reserved by a second reserve")
-    inspection = store.inspect(job.id)
-    assert inspection is not None
-    assert_equal(inspection.fence, reservation.lease.fence, "the fence of the lease")
+    assert_equal(store.inspect([job.id])[job.id].fence, reservation.lease.fence, "the fence of the lease")
 
 
 @case("L1")

@@ -65,7 +65,7 @@ def operators_see_and_change_only_their_space(h: Harness) -> None:
     dead, other = h.reserve_new_job(max_attempts=1), h.open_other_space()
     h.expire_leases()
     job_id = dead.job.id
-    assert_equal((other.get(job_id), other.inspect(job_id)), (None, None), "get and inspect")
+    assert_equal((other.get(job_id), other.inspect([job_id])), (None, {}), "get and inspect")
     assert_equal((other.find().items, other.counts(now=h.now_or_none)), ([], []), "find and counts")
     answers = (other.requeue([job_id], now=h.now_or_none), other.purge([job_id], now=h.now_or_none))
     assert_equal(answers, ([False], [False]), "requeue and purge")

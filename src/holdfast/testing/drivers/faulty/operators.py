@@ -42,23 +42,34 @@ class CancelRequestNotStored(FaultyDriver):
 class InspectShowsToken(FaultyDriver):
     """Inspect shows the token of a lease."""
 
-    def inspect(self, job_id: str) -> Inspection | None:
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
         """Append the token to the progress."""
-        inspection = super().inspect(job_id)
-        if inspection is None or inspection.note is None:
+        return {job_id: self._show(one) for job_id, one in super().inspect(job_ids, payloads=payloads).items()}
+
+    def _show(self, inspection: Inspection) -> Inspection:
+        if inspection.note is None:
             return inspection
-        token = self._space.rows[job_id].token or ""
+        token = self._space.rows[inspection.job.id].token or ""
         return replace(
             inspection, note=replace(inspection.note, progress=(inspection.note.progress or b"") + token.encode())
         )
 
 
-class GetManyOmitsEndedJobs(FaultyDriver):
-    """Several jobs are read at once only while they have not ended."""
+class InspectOmitsEndedJobs(FaultyDriver):
+    """Several jobs are inspected at once only while they have not ended."""
 
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """Leave out the jobs that have ended."""
-        return {job_id: job for job_id, job in super().get_many(job_ids).items() if not job.state.has_ended}
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
+        """Leave out the jobs that have ended, if there are several."""
+        found = super().inspect(job_ids, payloads=payloads)
+        return {job_id: one for job_id, one in found.items() if len(found) == 1 or not one.job.state.has_ended}
+
+
+class InspectAlwaysReadsPayloads(FaultyDriver):
+    """Inspect returns payloads to callers that want none."""
+
+    def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:  # noqa: ARG002 - ignored
+        """Return all contents."""
+        return super().inspect(job_ids)
 
 
 class AnyOpenIgnoresRunningJobs(FaultyDriver):
@@ -236,7 +247,8 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CancelEndsRunningJob,
     CancelRequestNotStored,
     InspectShowsToken,
-    GetManyOmitsEndedJobs,
+    InspectAlwaysReadsPayloads,
+    InspectOmitsEndedJobs,
     AnyOpenIgnoresRunningJobs,
     FindIgnoresNewest,
     NewestJobsRepeat,

@@ -281,7 +281,7 @@ class ComparedStore:
                 assert_same(f"job {job_id}", None, self.store.get(job_id))
 
     def _assert_same_inspection(self, job: OracleJob) -> None:
-        inspection = self.store.inspect(job.record.id)
+        inspection = self.store.inspect([job.record.id]).get(job.record.id)
         assert_true(inspection is not None, f"find returns job {job.record.id}, inspect does not")
         assert inspection is not None
         note = inspection.note or Note()
