@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import socket
 import threading
 
 import pytest
 
 from holdfast.artifacts import collector as collector_module
-from holdfast.artifacts.collector import GRACE, ArtifactCollector
+from holdfast.artifacts.blobs import part_folder
+from holdfast.artifacts.collector import GRACE, YOUNG, ArtifactCollector
+from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import MANIFEST_KIND
+from holdfast.artifacts.uploads import UPLOAD_KIND, begin_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage
-from holdfast.clock import ManualClock, SystemClock
-from holdfast.service import limits
+from holdfast.clock import HOUR, SECOND, ManualClock, SystemClock
+from holdfast.service import artifact_transfers, limits
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
+from holdfast.settings.serve import AuthMode
 from holdfast.worker.timing import MaintenanceTiming
 from tests.service.artifact_calls import claim, download, files_of, names_of, upload
 from tests.service.http_service import in_thread, running_service, sqlite_url
@@ -84,6 +90,125 @@ def test_of_uploads_at_the_same_time_as_many_are_stored_as_the_quota_allows(smal
     assert small.settle("result", claimed, status="COMPLETED", artifacts=stored).status_code == 200
     assert sorted(names_of(small, claimed)) == sorted(stored)
     assert read_usage(small.store)[0] == Usage(count=3, total_bytes=3)
+
+
+class SlowFolder(BlobFolder):
+    """Ends no upload before a number of them can end together."""
+
+    def __init__(self, root, uploads):
+        super().__init__(root)
+        self.together = threading.Barrier(uploads)
+
+    def create(self, folder):
+        writer = super().create(folder)
+        commit = writer.commit
+
+        def commit_together():
+            self.together.wait(60)
+            return commit()
+
+        writer.commit = commit_together
+        return writer
+
+
+@pytest.mark.parametrize("quota", ["artifact_task_bytes", "artifact_space_bytes"])
+def test_uploads_that_end_together_leave_no_bytes_over_the_quota(tmp_path, command, quota):
+    folder, uploads = tmp_path / "artifacts", 6
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(folder)), **{quota: 100}) as running:
+        running.service.artifacts.blobs = SlowFolder(folder, uploads)
+        claimed = claim(running, command)
+        calls = [
+            in_thread(lambda content=content: upload(running, claimed, content, content.encode() * 90))
+            for content in "abcdef"
+        ]
+        answers = [call() for call in calls]
+        assert sorted(answer.status_code for answer in answers) == [201] + [413] * 5
+        assert [file.stat().st_size for file in files_of(running)] == [90]
+        assert read_usage(running.store)[0] == Usage(count=1, total_bytes=90)
+        assert running.store.scan(UPLOAD_KIND) == []
+        [stored] = [answer.json()["name"] for answer in answers if answer.status_code == 201]
+        assert running.settle("result", claimed, status="COMPLETED", artifacts=[stored]).status_code == 200
+        assert download(running, claimed, stored).content == stored.encode() * 90
+
+
+def test_the_same_upload_twice_at_the_same_time_is_stored_once(tmp_path, command):
+    folder = tmp_path / "artifacts"
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(folder))) as running:
+        running.service.artifacts.blobs = SlowFolder(folder, 2)
+        claimed = claim(running, command)
+        answers = [call() for call in [in_thread(lambda: upload(running, claimed, "a")) for _ in range(2)]]
+        assert sorted(answer.status_code for answer in answers) == [200, 201]
+        assert len(files_of(running)) == 1
+        running.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+        assert download(running, claimed, "a").status_code == 200
+
+
+class FullFolder(BlobFolder):
+    """Has no space left at one step of an upload."""
+
+    step = "write"
+
+    def create(self, folder):
+        writer = super().create(folder)
+
+        def fail(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        if self.step == "create":
+            writer.abort()
+            fail()
+        setattr(writer, self.step, fail)
+        return writer
+
+
+@pytest.mark.parametrize("step", ["create", "write", "commit"])
+def test_a_full_disk_is_507_and_leaves_nothing(large, command, step, caplog):
+    blobs = large.service.artifacts.blobs
+    large.service.artifacts.blobs = FullFolder(large.service.settings.artifacts)
+    large.service.artifacts.blobs.step = step
+    claimed = claim(large, command)
+    answer = upload(large, claimed, "a")
+    assert (*code_of(answer), answer.headers["retry-after"]) == (507, "artifacts_full", "5")
+    payload = large.client.post("/v1/tasks/upload", params={"command": command}, json=[1])
+    assert code_of(payload) == (507, "artifacts_full")
+    assert (files_of(large), large.store.scan(UPLOAD_KIND)) == ([], [])
+    assert "No space left" in caplog.text
+    large.service.artifacts.blobs = blobs
+    assert upload(large, claimed, "a").status_code == 201
+
+
+def test_a_space_that_uploads_slowly_leaves_transfers_to_others(tmp_path, command, monkeypatch):
+    monkeypatch.setattr(artifact_transfers, "MAX_TRANSFERS", 4)
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text(
+        "".join(
+            f'[[tokens]]\ntoken = "{space}-token-for-tests"\nsubject = "{space}"\nspace = "{space}"\n'
+            'scopes = ["enqueue", "claim", "result"]\n'
+            for space in ("first", "second")
+        )
+    )
+    settings = Settings(artifacts=str(tmp_path / "artifacts"))
+    with running_service(sqlite_url(tmp_path), settings, auth=(AuthMode.STATIC,), tokens_file=str(tokens)) as running:
+        ends = threading.Event()
+
+        def slow():
+            yield b"x" * (1 << 20)
+            ends.wait(60)
+
+        def send(space, content):
+            bearer = {"authorization": f"Bearer {space}-token-for-tests"}
+            running.client.post("/v1/tasks", json={"command": command}, headers=bearer)
+            claimed = running.client.post("/v1/tasks/claim", json={"commands": [command]}, headers=bearer).json()
+            return upload(running, claimed, "a", content, **bearer)
+
+        slow_ones = [in_thread(lambda: send("first", slow())) for _ in range(2)]
+        try:
+            wait_until(lambda: len(files_of(running)) == 2)
+            assert code_of(send("first", b"x")) == (503, "overloaded")
+            assert send("second", b"x").status_code == 201
+        finally:
+            ends.set()
+        assert [call().status_code for call in slow_ones] == [201, 201]
 
 
 def test_of_two_uploads_with_one_name_one_is_stored(large, command):
@@ -176,17 +301,42 @@ def test_uploads_of_earlier_attempts_are_removed(large, command):
     assert read_usage(large.store)[0] == Usage(count=1, total_bytes=6)
 
 
-def test_blobs_that_no_row_names_are_removed_a_day_after_the_end(large, command, monkeypatch):
+def test_what_a_killed_upload_has_left_is_removed_within_an_hour(large, command):
     claimed = claim(large, command)
     upload(large, claimed, "a")
-    [file] = files_of(large)
-    (file.parent / ".upload-left-by-a-crash").write_bytes(b"x")
-    large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+    [kept] = files_of(large)
+    store, blobs = large.store, large.service.artifacts.blobs
+    now = SystemClock().now()
+    for job_id in (claimed["task"]["id"], "a-task-that-was-not-enqueued"):
+        for commits in (False, True):
+            key = begin_upload(store, job_id, now=now)
+            writer = blobs.create(part_folder("main", job_id, key))
+            writer.write(b"left")
+            writer.commit() if commits else writer._close()
     collector_of(large).step()
-    assert len(files_of(large)) == 2
-    collector_of(large, later=GRACE).step()
-    assert files_of(large) == [file]
+    assert len(files_of(large)) == 5  # the uploads may go on
+    slow = next(file for file in kept.parent.parent.rglob(".upload-*"))
+    later = now + HOUR
+    os.utime(slow, (later / SECOND, later / SECOND))  # this one goes on
+    collector_of(large, later=HOUR).step()
+    assert sorted(files_of(large)) == sorted([kept, slow])
+    assert {read_upload(entry).job_id for entry in store.scan(UPLOAD_KIND)} == {claimed["task"]["id"]}
+    collector_of(large, later=HOUR + 2 * YOUNG).step()
+    assert files_of(large) == [kept]
+    assert store.scan(UPLOAD_KIND) == []
+    large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
     assert download(large, claimed, "a").status_code == 200
+
+
+def test_an_artifact_whose_bytes_are_lost_is_404(large, command):
+    claimed = claim(large, command)
+    upload(large, claimed, "a")
+    large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+    path = f"/v1/tasks/{claimed['task']['id']}/artifacts/a"
+    assert large.client.head(path).status_code == 200
+    [file] = files_of(large)
+    file.unlink()
+    assert [large.client.request(method, path).status_code for method in ("GET", "HEAD")] == [404, 404]
 
 
 def test_a_usage_that_a_crash_has_left_too_large_is_counted_again(large, command, monkeypatch):

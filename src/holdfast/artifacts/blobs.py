@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-PAYLOAD_PART = "payload"  # the part of a task that has its payload; the other parts are the fences of its attempts
+PAYLOAD_PART = "payload"  # the part of a task that has its payload; each artifact has a part of its own
 CHUNK_BYTES = 1 << 20  # that are read, hashed and written at a time
 
 
@@ -57,10 +57,10 @@ class BlobStore(Protocol):
         """Remove a folder with all blobs in it and below it. One that does not exist is removed already."""
         ...
 
-    def retain(self, folder: str, keep: Collection[tuple[str, str]], *, before: float) -> None:
-        """Remove from the parts of a folder what was written before an instant, in seconds since the epoch.
+    def retain(self, folder: str, keep: Collection[str], *, before: float) -> bool:
+        """Remove the parts of a folder that were last written before an instant, in seconds since the epoch.
 
-        These blobs, pairs of part and digest, are kept.
+        Some parts are kept. Returns whether there are no others left.
         """
         ...
 
@@ -71,6 +71,6 @@ def task_folder(space: str, task_id: str) -> str:
     return f"{spaces[:32]}/{tasks[:2]}/{tasks}"
 
 
-def part_folder(space: str, task_id: str, part: str | int) -> str:
-    """Return the folder of one attempt of a task, by its fence, or of its payload."""
+def part_folder(space: str, task_id: str, part: str) -> str:
+    """Return the folder of one upload for a task."""
     return f"{task_folder(space, task_id)}/{part}"

@@ -1,25 +1,25 @@
-"""``ArtifactCollector``: removes the artifacts of tasks that are gone, and blobs that no row names.
+"""``ArtifactCollector``: removes the artifacts of tasks that are gone, and what broken uploads have left.
 
 Retention, ``purge`` and ``trim`` remove tasks. From then on their artifacts cannot be read; the collector frees the
 bytes. It walks over the manifests of a space in small steps, by task id: those of the oldest tasks, which retention
-removes first, come first. Nothing of a task that has not ended is ever removed.
+removes first, come first. Nothing that a row names is removed before its task is gone. Uploads that have begun and have
+not ended are few: each step looks at those that nobody has continued for a while.
 """
 
 from __future__ import annotations
 
-import msgspec
-
-from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, task_folder
+from holdfast.artifacts.blobs import BlobStore, task_folder
 from holdfast.artifacts.manifest import MANIFEST_KIND, Manifest, read_manifest
-from holdfast.artifacts.records import manifest_change
+from holdfast.artifacts.records import drop_manifest, find_manifest, manifest_change
+from holdfast.artifacts.uploads import UPLOAD_KIND, end_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage, set_usage
-from holdfast.clock import DAY, SECOND, Clock, SystemClock
+from holdfast.clock import DAY, MINUTE, SECOND, Clock, SystemClock
 from holdfast.drivers.contract import Store
 from holdfast.model.registry import Entry
 
-STEP_ROWS = 500  # manifests that one step looks at
+STEP_ROWS = 500  # manifests, and uploads, that one step looks at
 GRACE = DAY  # a manifest may be older than its task, whose payload is stored before the task is
-YOUNG_SECONDS = 3600.0  # a blob is not removed: an operator may just have requeued its task
+YOUNG = 30 * MINUTE  # an upload may go on: it writes every MiB, of which the slowest one takes less than five minutes
 
 
 class ArtifactCollector:
@@ -34,11 +34,13 @@ class ArtifactCollector:
         self._grace = grace
         self._clock = clock or SystemClock()
         self._after = ""
+        self._after_upload = ""
         self._counted = Usage()  # in this round over all manifests
         self._usage_version: int | None = None  # at the start of the round
 
     def step(self) -> int:
         """Look at the next manifests; return how many were removed. After the last one, the next step begins anew."""
+        self._end_uploads()
         if not self._after:
             self._counted = Usage()
             _, self._usage_version = read_usage(self._store)
@@ -69,9 +71,6 @@ class ArtifactCollector:
         self._counted = Usage(
             count=self._counted.count + manifest.count, total_bytes=self._counted.total_bytes + manifest.size
         )
-        ended_at = None if found is None else found.ended_at
-        if ended_at is not None and now - ended_at >= self._grace and not manifest.is_clean:
-            self._clean(entry, manifest, now)
         return False
 
     def _remove(self, entry: Entry, manifest: Manifest) -> None:
@@ -81,12 +80,26 @@ class ArtifactCollector:
         if removed is not None:
             change_usage(self._store, count=-manifest.count, size=-manifest.size)
 
-    def _clean(self, entry: Entry, manifest: Manifest, now: int) -> None:
-        """Remove the blobs of a task that has ended which no row names: of uploads that were broken off."""
-        keep = {(str(one.fence), one.digest) for one in manifest.uploads}
-        if manifest.payload is not None:
-            keep.add((PAYLOAD_PART, manifest.payload.digest))
-        before = now / SECOND - YOUNG_SECONDS
-        self._blobs.retain(task_folder(self._space, entry.key), keep, before=before)
-        cleaned = msgspec.structs.replace(manifest, is_clean=True)
-        self._store.write([manifest_change(entry.key, cleaned, version=entry.version)])
+    def _end_uploads(self) -> None:
+        """Look at the next uploads that have not ended."""
+        entries = self._store.scan(UPLOAD_KIND, after=self._after_upload, limit=STEP_ROWS)
+        self._after_upload = entries[-1].key if len(entries) == STEP_ROWS else ""
+        for entry in entries:
+            self._end_upload(entry)
+
+    def _end_upload(self, entry: Entry) -> None:
+        """Remove what a broken upload has left, and its entry once nothing is left."""
+        upload, now = read_upload(entry), self._clock.now()
+        if now - upload.began_at < YOUNG:
+            return
+        folder = task_folder(self._space, upload.job_id)
+        manifest, _ = find_manifest(self._store, upload.job_id)
+        if self._store.inspect(upload.job_id) is None and (manifest is None or manifest.created_at <= upload.began_at):
+            manifest = None  # of a payload: the service died before it enqueued the task
+        keep = () if manifest is None else manifest.parts
+        if not self._blobs.retain(folder, keep, before=(now - YOUNG) / SECOND):
+            return  # a slow upload, which goes on
+        if manifest is None:
+            self._blobs.remove(folder)
+            drop_manifest(self._store, upload.job_id)
+        end_upload(self._store, entry.key)

@@ -1,7 +1,6 @@
 """``BlobFolder``: blobs as files. A file appears under its digest once its bytes are on disk.
 
-A blob is written to a temporary file, which is synced and renamed, and then its folder is synced. A crash leaves at
-most a temporary file, which is removed with the other blobs that no row names.
+A blob is written to a temporary file, which is synced and renamed, and then its folder is synced.
 """
 
 from __future__ import annotations
@@ -55,16 +54,19 @@ class BlobFolder:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._path(folder))
 
-    def retain(self, folder: str, keep: Collection[tuple[str, str]], *, before: float) -> None:
+    def retain(self, folder: str, keep: Collection[str], *, before: float) -> bool:
         """See ``BlobStore.retain``."""
         place = self._path(folder)
-        with contextlib.suppress(FileNotFoundError):
-            for part in list(place.iterdir()):
-                for file in list(part.iterdir()):
-                    if (part.name, file.name) not in keep and file.lstat().st_mtime < before:
-                        file.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # it has files
-                    part.rmdir()
+        left = 0
+        for part in list(place.iterdir()) if place.exists() else ():
+            if part.name in keep:
+                continue
+            with contextlib.suppress(FileNotFoundError):  # an upload ends just now
+                if all(one.lstat().st_mtime < before for one in (part, *part.iterdir())):
+                    shutil.rmtree(part)
+                else:
+                    left += 1
+        return not left
 
     def _path(self, folder: str) -> Path:
         if not _FOLDER.fullmatch(folder):
@@ -141,13 +143,15 @@ class FileWriter:
     def abort(self) -> None:
         """See ``BlobWriter.abort``."""
         if self._file is not None:
-            self._close()
-            self._path.unlink(missing_ok=True)
+            try:
+                self._close()
+            finally:
+                self._path.unlink(missing_ok=True)
 
     def _close(self) -> None:
         assert self._file is not None
-        self._file.close()
-        self._file = None
+        file, self._file = self._file, None
+        file.close()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.artifacts.blobs import PAYLOAD_PART
 from holdfast.artifacts.quota import Quota
 from holdfast.errors import ArtifactExists, ArtifactMissing, InvalidInput, LeaseMismatch
 from holdfast.model.job import State
@@ -52,7 +53,13 @@ class Artifact(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     size: int
     content_type: str
     fence: int  # of the lease under which it was uploaded
+    part: str = ""  # the folder of the upload in that of the task
     uploaded_at: int
+
+    @property
+    def folder_part(self) -> str:
+        """The folder of the upload. Uploads of one attempt shared a folder before each had its own."""
+        return self.part or str(self.fence)
 
 
 class PayloadBlob(msgspec.Struct, kw_only=True, frozen=True):
@@ -77,7 +84,6 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     uploads: tuple[Artifact, ...] = ()  # of the last attempt that has uploaded something
     payload: PayloadBlob | None = None
     completion: Completion | None = None
-    is_clean: bool = False  # the task has ended, and blobs that no row names were removed
 
     @property
     def size(self) -> int:
@@ -88,6 +94,12 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     def count(self) -> int:
         """The blobs that count for the quota of the space."""
         return len(self.uploads) + (self.payload is not None)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The parts of the folder of the task that have these blobs."""
+        payload = set() if self.payload is None else {PAYLOAD_PART}
+        return frozenset({one.folder_part for one in self.uploads} | payload)
 
     def with_upload(self, job_id: str, artifact: Artifact, quota: Quota) -> Manifest:
         """Add an upload; those of earlier attempts go. The same one again changes nothing.
@@ -103,7 +115,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
                     raise ArtifactExists(job_id, one.name)
                 return self
         quota.check("task", count=len(kept) + 1, total_bytes=sum(one.size for one in kept) + artifact.size)
-        return msgspec.structs.replace(self, uploads=(*kept, artifact), completion=None, is_clean=False)
+        return msgspec.structs.replace(self, uploads=(*kept, artifact), completion=None)
 
     def uploads_of(self, fence: int) -> tuple[Artifact, ...]:
         """Return the uploads of one attempt."""

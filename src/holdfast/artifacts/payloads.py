@@ -15,7 +15,8 @@ from holdfast import settings as all_settings
 from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import PayloadBlob
-from holdfast.artifacts.records import open_manifest, record_payload
+from holdfast.artifacts.records import record_payload
+from holdfast.artifacts.uploads import begin_upload, end_upload
 from holdfast.drivers.contract import Registry
 from holdfast.errors import PayloadError, PayloadUnavailable, StoreError
 from holdfast.model import bounds
@@ -129,7 +130,7 @@ class PayloadStore:
         If the job is never enqueued, the payload is removed a day later. Raises ``PayloadError`` if it is too large.
         """
         bounds.check_blob("payload", payload, most=MAX_PAYLOAD_BLOB_BYTES)
-        open_manifest(registry, job_id, now=now)
+        upload = begin_upload(registry, job_id, now=now)
         writer = self.blobs.create(part_folder(self.space, job_id, PAYLOAD_PART))
         try:
             writer.write(payload)
@@ -138,6 +139,7 @@ class PayloadStore:
             writer.abort()
         blob = PayloadBlob(digest=reference.sha256, size=reference.size)
         record_payload(registry, job_id, blob, now=now, space_quota=None)
+        end_upload(registry, upload)
         return reference.encode()
 
     def load(self, job_id: str, payload: bytes) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.artifacts.manifest import MANIFEST_KIND, Artifact, Manifest, PayloadBlob, read_manifest
 from holdfast.artifacts.quota import Quota, Quotas
-from holdfast.artifacts.usage import MAX_TRIES, change_usage, check_usage
+from holdfast.artifacts.usage import MAX_TRIES, change_usage
 from holdfast.drivers.contract import Inspection, Registry
 from holdfast.errors import StoreBusy
 from holdfast.model.registry import Change
@@ -19,24 +19,12 @@ def find_manifest(registry: Registry, job_id: str) -> tuple[Manifest | None, int
     return read_manifest(entry), 0 if entry is None else entry.version
 
 
-def open_manifest(registry: Registry, job_id: str, *, now: int) -> None:
-    """Make sure that the task has a manifest, before its first blob is written: so every blob can be found by a row."""
-    registry.write([manifest_change(job_id, Manifest(created_at=now), version=0)])
-
-
-def check_upload(registry: Registry, job_id: str, artifact: Artifact, quotas: Quotas) -> None:
-    """Raise what ``record_upload`` would raise, before the blob is stored."""
-    manifest, _ = find_manifest(registry, job_id)
-    (manifest or Manifest(created_at=0)).with_upload(job_id, artifact, quotas.task)
-    check_usage(registry, size=artifact.size, quota=quotas.space)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedUpload:
-    """What an upload has changed: whether it is new, and the earlier attempts whose uploads were dropped."""
+    """What an upload has changed: whether it is new, and the parts of the task that no row names any more."""
 
     is_new: bool
-    dropped_fences: frozenset[int]
+    dropped_parts: frozenset[str]
 
 
 def record_upload(registry: Registry, job_id: str, artifact: Artifact, quotas: Quotas) -> RecordedUpload:
@@ -55,7 +43,8 @@ def record_upload(registry: Registry, job_id: str, artifact: Artifact, quotas: Q
     change_usage(registry, count=after.count - before.count - 1, size=after.size - before.size - artifact.size)
     return RecordedUpload(
         is_new=after != before,
-        dropped_fences=frozenset(one.fence for one in before.uploads) - {one.fence for one in after.uploads},
+        dropped_parts=frozenset(one.folder_part for one in (*before.uploads, artifact))
+        - {one.folder_part for one in after.uploads},
     )
 
 

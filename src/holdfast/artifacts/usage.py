@@ -45,12 +45,6 @@ def change_usage(registry: Registry, *, count: int, size: int, quota: Quota | No
     raise StoreBusy(0)
 
 
-def check_usage(registry: Registry, *, size: int, quota: Quota) -> None:
-    """Raise ``ArtifactQuota`` if one more blob of this size would exceed the quota."""
-    usage, _ = read_usage(registry)
-    quota.check("space", count=usage.count + 1, total_bytes=usage.total_bytes + size)
-
-
 def set_usage(registry: Registry, usage: Usage, version: int) -> bool:
     """Store the usage if nobody has changed it since ``version``; return whether it was stored."""
     value = msgspec.msgpack.encode(usage)

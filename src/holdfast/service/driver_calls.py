@@ -139,7 +139,7 @@ async def _read_payload(call: Call, tenant: Tenant, arguments: messages.ReadPayl
         return None
     folder = part_folder(tenant.name, arguments.job_id, PAYLOAD_PART)
     stop = min(arguments.stop, arguments.start + MAX_PAYLOAD_PART_BYTES)
-    with transfers.counted():
+    with transfers.counted(tenant.name):
         return await transfers.run(_read_blob, transfers.blobs, folder, reference.sha256, arguments.start, stop)
 
 

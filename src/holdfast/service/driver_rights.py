@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from holdfast import approvals
 from holdfast.artifacts.manifest import MANIFEST_KIND
+from holdfast.artifacts.uploads import UPLOAD_KIND
 from holdfast.artifacts.usage import USAGE_KIND
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
@@ -22,7 +23,16 @@ from holdfast.webhooks import subscription, turn
 SYSTEM_PREFIX = "holdfast."  # of queues that belong to the service: a forged delivery would get its signature
 OF_ADMINS = frozenset({"ledger_delay", "spaces", "table_sizes"})  # they tell about other spaces
 KINDS_OF_ADMINS = frozenset(  # entries that would let a token do more than it may
-    {approvals.KIND, rate_budget.KIND, retention.KIND, subscription.KIND, turn.KIND, MANIFEST_KIND, USAGE_KIND}
+    {
+        approvals.KIND,
+        rate_budget.KIND,
+        retention.KIND,
+        subscription.KIND,
+        turn.KIND,
+        MANIFEST_KIND,
+        UPLOAD_KIND,
+        USAGE_KIND,
+    }
 )
 
 

@@ -67,6 +67,7 @@ class Code(StrEnum):
     STORE_BUSY = "store_busy"
     STORE_UNAVAILABLE = "store_unavailable"
     STORE_FULL = "store_full"
+    ARTIFACTS_FULL = "artifacts_full"
 
 
 _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
@@ -103,6 +104,7 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.STORE_BUSY: (503, "The store is busy"),
     Code.STORE_UNAVAILABLE: (503, "The store cannot be used now"),
     Code.STORE_FULL: (507, "The store accepts no new tasks"),
+    Code.ARTIFACTS_FULL: (507, "The disk of the artifacts is full"),
 }
 
 _LEASE_CODES: dict[type[LeaseError], Code] = {

@@ -79,18 +79,19 @@ def test_a_symbolic_link_is_not_followed(blobs, tmp_path):
     assert secret.read_bytes() == b"secret"
 
 
-def test_retain_removes_what_is_old_and_not_kept(blobs, tmp_path):
+def test_retain_removes_parts_that_are_old_and_not_kept(blobs, tmp_path):
     kept = store(blobs, "a/1")
     store(blobs, "a/2", b"other")
-    (tmp_path / "artifacts" / "a" / "1" / f"{TEMPORARY}x").write_bytes(b"cut off")
-    blobs.retain("a", {("1", kept)}, before=time.time() - 60)
+    (tmp_path / "artifacts" / "a" / "2" / f"{TEMPORARY}x").write_bytes(b"cut off")
+    assert not blobs.retain("a", {"1"}, before=time.time() - 60)
     assert len(files(tmp_path)) == 3  # nothing is old
-    blobs.retain("a", {("1", kept)}, before=time.time() + 60)
+    assert blobs.retain("a", {"1"}, before=time.time() + 60)
     assert [file.name for file in files(tmp_path)] == [kept]
+    assert blobs.retain("not/there", (), before=time.time() + 60)
 
 
 def test_spaces_and_tasks_that_look_like_paths_have_folders_of_their_own(blobs):
     names = [("..", ".."), ("a", "A"), ("A", "a"), ("a:b", "c"), ("a", "b:c")]
     assert len({task_folder(space, task) for space, task in names}) == len(names)
     for space, task in names:
-        store(blobs, part_folder(space, task, 7))
+        store(blobs, part_folder(space, task, "7"))

@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from holdfast.artifacts.blobs import BlobWriter, part_folder
+from holdfast.artifacts.blobs import part_folder
 from holdfast.artifacts.manifest import (
     MAX_CONTENT_TYPE_CHARACTERS,
     Artifact,
     check_artifact_name,
 )
 from holdfast.artifacts.quota import Quota, Quotas
-from holdfast.artifacts.records import check_upload, open_manifest, record_upload, visible_artifacts
-from holdfast.service.artifact_transfers import transfers_of
+from holdfast.artifacts.records import record_upload, visible_artifacts
+from holdfast.service.artifact_transfers import noted_upload, transfers_of
 from holdfast.service.auth.principal import Scope
 from holdfast.service.content_digest import format_digest, read_content_digest
 from holdfast.service.lease_calls import LeaseKeeper
@@ -55,31 +55,34 @@ async def upload(call: Call) -> Reply:
     name, digest = check_artifact_name(call.path["artifact"]), read_content_digest(headers.content_digest)
     content_type = _content_type(call.body.content_type)
     keeper = await LeaseKeeper.start(call, task_id, headers.lease_token)
-    fence = keeper.lease.fence
     quotas = Quotas(
         task=Quota(count=settings.artifact_task_count, total_bytes=settings.artifact_task_bytes),
         space=space_quota(settings),
     )
 
-    def artifact_of(digest: str, size: int) -> Artifact:
-        now = call.tenant.clock.now()
-        return Artifact(name=name, digest=digest, size=size, content_type=content_type, fence=fence, uploaded_at=now)
+    def remove(part: str) -> None:
+        transfers.blobs.remove(part_folder(call.tenant.name, task_id, part))
 
-    async def check(writer: BlobWriter) -> None:
-        artifact = artifact_of(writer.digest(), writer.size)
-        await call.tenant.calls.settle(check_upload, store, task_id, artifact, quotas)
+    async with noted_upload(call, task_id, remove) as part:
+        with transfers.counted(call.tenant.name), call.service.requests.waiting():
+            folder = part_folder(call.tenant.name, task_id, part)
+            most = min(settings.artifact_max_bytes, settings.artifact_task_bytes)
+            found, size = await transfers.receive(
+                call.body, folder, most=most, digest=digest, on_piece=keeper.extend_if_due
+            )
         await keeper.extend()
-
-    folder = part_folder(call.tenant.name, task_id, fence)
-    with transfers.counted(), call.service.requests.waiting():
-        await call.tenant.calls.settle(open_manifest, store, task_id, now=call.tenant.clock.now())
-        most = min(settings.artifact_max_bytes, settings.artifact_task_bytes)
-        found, size = await transfers.receive(
-            call.body, folder, most=most, digest=digest, before_commit=check, on_piece=keeper.extend_if_due
+        artifact = Artifact(
+            name=name,
+            digest=found,
+            size=size,
+            content_type=content_type,
+            fence=keeper.lease.fence,
+            part=part,
+            uploaded_at=call.tenant.clock.now(),
         )
-    recorded = await call.tenant.calls.settle(record_upload, store, task_id, artifact_of(found, size), quotas)
-    for dropped in recorded.dropped_fences:
-        await transfers.run(transfers.blobs.remove, part_folder(call.tenant.name, task_id, dropped))
+        recorded = await call.tenant.calls.settle(record_upload, store, task_id, artifact, quotas)
+        for dropped in recorded.dropped_parts:
+            await transfers.run(remove, dropped)
     until = instant(keeper.lease.expires_at)
     assert until is not None
     return Reply(
@@ -120,7 +123,7 @@ async def download(call: Call) -> Reply:
     task_id, wanted = call.path["task_id"], check_artifact_name(call.path["artifact"])
     for one in await _visible(call):
         if one.name == wanted:
-            folder = part_folder(call.tenant.name, task_id, one.fence)
+            folder = part_folder(call.tenant.name, task_id, one.folder_part)
             return await send_blob(call, folder, digest=one.digest, size=one.size, file_name=one.name)
     raise Problem(Code.NOT_FOUND, "the task has no such artifact", task_id=task_id)
 
@@ -150,11 +153,13 @@ async def send_blob(call: Call, folder: str, *, digest: str, size: int, file_nam
     if part is not None:
         answer["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
     status = 200 if part is None else 206
-    if call.is_head:
-        return Reply(status=status, headers={**answer, "Content-Type": OCTETS})
+    transfers = transfers_of(call)
     try:
-        content = await transfers_of(call).send(folder, digest, start=start, stop=stop)
-    except FileNotFoundError:  # it was removed together with its task meanwhile
+        if call.is_head:
+            await transfers.run(transfers.blobs.read, folder, digest)
+            return Reply(status=status, headers={**answer, "Content-Type": OCTETS})
+        content = await transfers.send(call.tenant.name, folder, digest, start=start, stop=stop)
+    except FileNotFoundError:  # it is lost, or was removed together with its task meanwhile
         raise Problem(Code.NOT_FOUND, "the task has no such artifact") from None
     return Reply(status=status, content=content, content_type=OCTETS, headers=answer)
 
@@ -200,6 +205,7 @@ OPERATIONS: Sequence[Operation] = (
             *STALE,
             Code.ARTIFACT_EXISTS,
             Code.QUOTA_EXCEEDED,
+            Code.ARTIFACTS_FULL,
             Code.DIGEST_MISMATCH,
             Code.UNSUPPORTED_MEDIA_TYPE,
         ),

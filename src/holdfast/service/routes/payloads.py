@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.artifacts.blobs import PAYLOAD_PART, BlobWriter, part_folder, task_folder
+from holdfast.artifacts.blobs import PAYLOAD_PART, part_folder, task_folder
 from holdfast.artifacts.manifest import PayloadBlob
 from holdfast.artifacts.payloads import PayloadReference, reference_of
-from holdfast.artifacts.records import drop_manifest, open_manifest, record_payload
-from holdfast.artifacts.usage import check_usage
+from holdfast.artifacts.records import drop_manifest, record_payload
 from holdfast.model.request import META_PAYLOAD_REF
-from holdfast.service.artifact_transfers import transfers_of
+from holdfast.service.artifact_transfers import noted_upload, transfers_of
 from holdfast.service.auth.principal import Scope
 from holdfast.service.content_digest import read_content_digest
 from holdfast.service.lease_calls import LeaseKeeper
@@ -31,21 +30,21 @@ async def enqueue_upload(call: Call) -> Reply:
     digest = read_content_digest(call.headers.content_digest)
     record = new_record(call, call.query, None)
 
-    async def check(writer: BlobWriter) -> None:
-        await tenant.calls.run(check_usage, tenant.store, size=writer.size, quota=quota)
+    def undo(_: str) -> None:  # the id of the task is new, so nothing else has its folder
+        transfers.blobs.remove(task_folder(tenant.name, record.id))
+        drop_manifest(tenant.store, record.id)
 
-    with transfers.counted(), call.service.requests.waiting():
-        await tenant.calls.run(open_manifest, tenant.store, record.id, now=now)
-        folder = part_folder(tenant.name, record.id, PAYLOAD_PART)
-        most = call.service.serve.artifact_max_bytes
-        found, size = await transfers.receive(call.body, folder, most=most, digest=digest, before_commit=check)
-    blob = PayloadBlob(digest=found, size=size)
-    await tenant.calls.run(record_payload, tenant.store, record.id, blob, now=now, space_quota=quota)
-    reference = PayloadReference(sha256=found, size=size).encode()
-    answer = await tenant.enqueue(replace(record, payload=reference, meta={**record.meta, META_PAYLOAD_REF: True}))
-    if answer.existed:  # by its idempotency key: the task that exists has a payload of its own
-        await transfers.run(transfers.blobs.remove, task_folder(tenant.name, record.id))
-        await tenant.calls.run(drop_manifest, tenant.store, record.id)
+    async with noted_upload(call, record.id, undo) as key:
+        with transfers.counted(tenant.name), call.service.requests.waiting():
+            folder = part_folder(tenant.name, record.id, PAYLOAD_PART)
+            most = call.service.serve.artifact_max_bytes
+            found, size = await transfers.receive(call.body, folder, most=most, digest=digest)
+        blob = PayloadBlob(digest=found, size=size)
+        await tenant.calls.run(record_payload, tenant.store, record.id, blob, now=now, space_quota=quota)
+        reference = PayloadReference(sha256=found, size=size).encode()
+        answer = await tenant.enqueue(replace(record, payload=reference, meta={**record.meta, META_PAYLOAD_REF: True}))
+        if answer.existed:  # by its idempotency key: the task that exists has a payload of its own
+            await tenant.calls.run(undo, key)
     return enqueued(answer)
 
 
@@ -80,6 +79,7 @@ OPERATIONS: Sequence[Operation] = (
             Code.IDEMPOTENCY_CONFLICT,
             Code.STORE_FULL,
             Code.QUOTA_EXCEEDED,
+            Code.ARTIFACTS_FULL,
             Code.DIGEST_MISMATCH,
             Code.UNSUPPORTED_MEDIA_TYPE,
         ),

@@ -1,0 +1,40 @@
+"""Uploads that have begun and have not ended. One entry of the registry each, written before the first byte.
+
+A service that dies leaves the entry, which leads the collector to the bytes.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+
+from holdfast.drivers.contract import Registry
+from holdfast.model.registry import Change, Entry
+
+UPLOAD_KIND = "artifacts.upload"
+
+
+class BegunUpload(msgspec.Struct, kw_only=True, frozen=True):
+    """An upload for a task."""
+
+    job_id: str
+    began_at: int
+
+
+def begin_upload(registry: Registry, job_id: str, *, now: int) -> str:
+    """Note that bytes will be written for a task; return the key of the upload."""
+    key = secrets.token_hex(16)
+    value = msgspec.msgpack.encode(BegunUpload(job_id=job_id, began_at=now))
+    registry.write([Change(kind=UPLOAD_KIND, key=key, value=value, version=0)])
+    return key
+
+
+def end_upload(registry: Registry, key: str) -> None:
+    """Forget an upload: a row names its bytes, or they were removed."""
+    registry.write([Change(kind=UPLOAD_KIND, key=key, value=None)])
+
+
+def read_upload(entry: Entry) -> BegunUpload:
+    """Return the upload that an entry keeps."""
+    return msgspec.msgpack.decode(entry.value or b"", type=BegunUpload)
