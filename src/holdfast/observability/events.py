@@ -468,6 +468,21 @@ _RARE = (
         "failures",
     ),
     _event(
+        "http.token_refused",
+        logging.WARNING,
+        "the HTTP service refused tokens for this reason; once a minute for each reason",
+        "reason",
+        "refused",
+    ),
+    _event(
+        "http.issuer_failed",
+        logging.WARNING,
+        "the issuer of tokens failed; once a minute. Requests whose tokens it would check are 503",
+        "setting",
+        "reason",
+        "failures",
+    ),
+    _event(
         "http.rate_not_shared",
         logging.WARNING,
         "the store failed to share a rate limit; for a few seconds this process limits by itself",

@@ -242,6 +242,14 @@ HTTP_SECONDS = Metric(
     buckets=SECONDS,
 )
 
+HTTP_TOKEN_FAILURES = Metric(
+    name="holdfast_http_token_failures_total",
+    kind=_counter,
+    labels=("outcome",),
+    meaning="Requests of the HTTP service whose token was `missing` or `refused`, or could not be checked: "
+    "`unavailable`.",
+)
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -278,5 +286,6 @@ METRICS: dict[str, Metric] = {
         LEDGER_TRIMMED,
         HTTP_REQUESTS,
         HTTP_SECONDS,
+        HTTP_TOKEN_FAILURES,
     )
 }

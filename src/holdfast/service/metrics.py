@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.drivers.contract import Store
 from holdfast.observability import metric_table as table
 from holdfast.observability.store_gauges import StoreGauges, StoreGaugesObserver
+from holdfast.service.auth.provider import TokenFailure
 
 if TYPE_CHECKING:
     from holdfast.observability.prometheus import PrometheusMetrics
@@ -36,6 +37,11 @@ class HttpMetrics:
         if self._prometheus is not None:
             self._prometheus.count(table.HTTP_REQUESTS.name, 1, {"operation": operation, "status": str(status)})
             self._prometheus.observe(table.HTTP_SECONDS.name, [seconds], {"operation": operation})
+
+    def count_token_failure(self, outcome: TokenFailure) -> None:
+        """Count a request without a valid token."""
+        if self._prometheus is not None:
+            self._prometheus.count(table.HTTP_TOKEN_FAILURES.name, 1, {"outcome": outcome})
 
     def exposition(self, accept: str) -> tuple[bytes, str] | None:
         """Return the metrics in a format of Prometheus, and its content type; None without prometheus-client."""

@@ -54,10 +54,15 @@ class Service:
         self.space = space
         self.timing = timing
         self.calls = StoreCalls(settings.serve.threads)
-        self.authenticator = open_authenticator(settings.serve, space=space, executor=self.calls.background)
+        self.metrics = HttpMetrics(store, prometheus)
+        self.authenticator = open_authenticator(
+            settings.serve,
+            space=space,
+            check_seconds=timing.issuer_check_seconds,
+            on_failure=self.metrics.count_token_failure,
+        )
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = _open_rate_limit(store, settings.serve.rate, self.calls)
-        self.metrics = HttpMetrics(store, prometheus)
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
@@ -88,6 +93,7 @@ class Service:
         await asyncio.get_running_loop().run_in_executor(self.calls.background, self.webhooks.stop)
         self.metrics.stop()
         self.calls.close()
+        self.authenticator.close()
         if self.artifacts is not None:
             self.artifacts.close()
 
@@ -128,10 +134,19 @@ class Service:
         self.tenant(space)
         return self._counters[space]
 
-    async def not_ready(self) -> str | None:
-        """Return why the service is not ready; None if it is."""
+    async def readiness(self) -> tuple[bool, list[str]]:
+        """Return whether the service is ready, and what fails: one of several ways to check tokens may fail."""
         if self.is_draining:
-            return "the service is about to stop"
+            return False, ["the service is about to stop"]
+        failure, failing = await asyncio.gather(
+            self._store_failure(), self.authenticator.failing(self.timing.probe_seconds)
+        )
+        reasons = [] if failure is None else [failure]
+        if failing:
+            reasons.append(f"tokens cannot be checked: {', '.join(failing)}")
+        return failure is None and self.authenticator.can_authenticate(failing), reasons
+
+    async def _store_failure(self) -> str | None:
         try:
             async with asyncio.timeout(self.timing.probe_seconds):
                 await self.calls.settle(self.store.settings, self.settings.queue)

@@ -19,7 +19,8 @@ class ServiceTiming:
     drain_seconds: int = 20  # for which requests may go on when the service stops
     heartbeat_seconds: float = 15.0  # of a stream without an event: proxies close a silent connection
     token_check_seconds: float = 10.0  # after which the token of a stream is checked again
-    probe_seconds: float = 2.0  # that the store has to answer a readiness probe
+    probe_seconds: float = 2.0  # that the store, and the issuer of tokens, have to answer a readiness probe
+    issuer_check_seconds: float = 5.0  # between two requests of readiness probes to an issuer that fails
     maintenance_seconds: float = 1.0  # between two looks at what is due
     maintenance: MaintenanceTiming = MaintenanceTiming()
     count_age_seconds: float = 1.0  # for which counts of tasks are kept, at least

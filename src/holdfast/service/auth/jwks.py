@@ -14,8 +14,9 @@ import jwt
 from jwt.algorithms import RSAAlgorithm
 
 from holdfast.clock import SECOND, monotonic, wall_clock
-from holdfast.service.auth.issuer_request import IssuerRequests
+from holdfast.service.auth.issuer_request import IssuerRequests, Unchecked
 from holdfast.service.auth.principal import (
+    LEEWAY_SECONDS,
     AuthUnavailable,
     ClaimRules,
     Principal,
@@ -25,7 +26,6 @@ from holdfast.service.auth.principal import (
 )
 from holdfast.service.http.json_body import decode_strict
 
-LEEWAY_SECONDS = 30.0  # that the clocks of issuer and service may differ
 REFRESH_SECONDS = 600.0  # after which the keys are fetched again
 COOLDOWN_SECONDS = 30.0  # between two fetches, whatever key ids tokens name
 MAX_STALE_SECONDS = 3600.0  # for which keys are used while the issuer cannot be reached
@@ -54,6 +54,8 @@ class JwksTokens:
         algorithms: Collection[str],
         now: Callable[[], float] = monotonic,
     ) -> None:
+        self._requests = requests
+        self.unchecked = Unchecked()
         self._keys = PublishedKeys(requests, algorithms, now)
         self._rules = rules
         self._issuer = issuer
@@ -62,7 +64,11 @@ class JwksTokens:
     async def authenticate(self, token: str) -> Principal:
         """See ``Provider.authenticate``."""
         kid, algorithm = _read_header(token)
-        keys = await self._keys.find(kid)
+        if self._keys.has(kid):
+            keys = await self._keys.find(kid)
+        else:
+            with self.unchecked.waiting():
+                keys = await self._keys.find(kid)
         key = keys.get(algorithm)
         if key is None:
             raise TokenRefused("no published key has this id and algorithm")
@@ -71,9 +77,17 @@ class JwksTokens:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise TokenRefused(str(error)) from error
         claims = _decode_claims(verified["payload"])
-        check_times(claims, wall_clock() / SECOND, leeway_seconds=LEEWAY_SECONDS, exp_required=True)
+        check_times(claims, wall_clock() / SECOND, exp_leeway_seconds=LEEWAY_SECONDS, exp_required=True)
         check_issuer(claims, issuer=self._issuer, audience=self._audience)
         return self._rules.principal_of(claims)
+
+    async def check(self) -> bool:
+        """See ``Provider.check``."""
+        return await self._keys.are_usable()
+
+    def close(self) -> None:
+        """See ``Provider.close``."""
+        self._requests.close()
 
 
 def _read_header(token: str) -> tuple[str, str]:
@@ -113,6 +127,18 @@ class PublishedKeys:
         self._fetched_at: float | None = None  # of the keys
         self._tried_at: float | None = None
         self._lock = asyncio.Lock()
+
+    def has(self, kid: str) -> bool:
+        """Whether the last keys that were fetched have this id."""
+        return kid in self._keys
+
+    async def are_usable(self) -> bool:
+        """Whether there are keys. Fetches them if there are none."""
+        try:
+            await self.find("")
+        except AuthUnavailable:
+            return False
+        return True
 
     async def find(self, kid: str) -> Mapping[str, jwt.PyJWK]:
         """Return the key with this id, by algorithm; empty if there is none. Raises ``AuthUnavailable``."""

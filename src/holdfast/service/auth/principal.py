@@ -12,6 +12,7 @@ from holdfast.model import bounds
 MAX_SCOPES = 256
 MAX_EVENT_TYPES = 1024
 ADMIN = "admin"  # the role of operators
+LEEWAY_SECONDS = 30.0  # that the clocks of issuer and service may differ
 
 
 class Scope(StrEnum):
@@ -113,18 +114,18 @@ def _texts(name: str, value: object, most: int) -> list[str]:
     return value
 
 
-def check_times(claims: Mapping[str, object], now: float, *, leeway_seconds: float, exp_required: bool) -> None:
-    """Check ``exp`` and ``nbf``. Raises ``TokenRefused``; a number in quotes and a bool are no numbers."""
+def check_times(claims: Mapping[str, object], now: float, *, exp_leeway_seconds: float, exp_required: bool) -> None:
+    """Check ``exp``, ``nbf`` and ``iat``. Raises ``TokenRefused``; a number in quotes and a bool are no numbers."""
     for name in ("exp", "nbf", "iat"):
         value = claims.get(name)
         if value is None and name not in claims and not (name == "exp" and exp_required):
             continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1e12 < value < 1e12:
             raise TokenRefused(f"claim {name}: wanted a number of seconds")
-        if name == "exp" and now >= value + leeway_seconds:
+        if name == "exp" and now >= value + exp_leeway_seconds:
             raise TokenRefused("the token has expired")
-        if name == "nbf" and now < value - leeway_seconds:
-            raise TokenRefused("the token is not valid yet")
+        if name != "exp" and now < value - LEEWAY_SECONDS:
+            raise TokenRefused(f"the token is not valid yet: {name} is in the future")
 
 
 def check_issuer(claims: Mapping[str, object], *, issuer: str | None, audience: str | None) -> None:

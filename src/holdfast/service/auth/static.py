@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.service.auth.issuer_request import Unchecked
 from holdfast.service.auth.principal import Principal, Scope, TokenRefused
 
 MIN_TOKEN_CHARACTERS = 16
@@ -51,6 +52,7 @@ class StaticTokens:
             raise InvalidInput(file, wanted="a file with tokens", got=error.strerror or error) from error
         except (ValueError, msgspec.ValidationError) as error:  # also of TOML; no message has the value of a field
             raise InvalidInput(file, wanted="[[tokens]] in TOML", got=str(error)) from error
+        self.unchecked = Unchecked()
         self._principals = {_digest(entry.token): _principal(entry, space) for entry in entries}
         if len(self._principals) < len(entries):
             raise InvalidInput(file, wanted="each token once", got="one token twice")
@@ -61,6 +63,13 @@ class StaticTokens:
         if principal is None:
             raise TokenRefused("the file has no such token")
         return principal
+
+    async def check(self) -> bool:
+        """See ``Provider.check``."""
+        return True
+
+    def close(self) -> None:
+        """See ``Provider.close``."""
 
 
 def _digest(token: str) -> bytes:

@@ -1,6 +1,7 @@
 """The ASGI application: one endpoint per path, which checks a request, calls its operation and sends the answer.
 
-The order of the checks: number of requests, host, method, token, scope, rate, size and time of the body, JSON.
+The order of the checks: method, host, token, scope, number of requests, rate, size and time of the body, JSON. So a
+request takes none of the places of ``serve_max_requests`` while its token is checked.
 """
 
 from __future__ import annotations
@@ -153,25 +154,40 @@ class Endpoint:
             raise Problem(Code.METHOD_NOT_ALLOWED, f"wanted {self._allow}", headers={"Allow": self._allow})
         if SPARE in scope["state"] and operation.scope is not None:
             raise Problem(Code.OVERLOADED, "too many connections", retry_after=BUSY_SECONDS)
+        headers = _headers(scope)
+        principal = await self._authenticate(operation, scope, headers)
         with self._service.requests.counted(settles=operation.settles) as counted:
-            call = await self._check(operation, scope, receive, counted)
+            call = await self._check(operation, scope, receive, headers=headers, principal=principal, counted=counted)
             reply = await operation.handler(call)
         if operation.audited:
             _log_action(operation, call, reply, request_id)
         return _response(reply, request_id)
 
-    async def _check(self, operation: Operation, scope: Scope, receive: Receive, counted: CountedRequest) -> Call:
-        """Return the request of a caller who may make it. Raises ``Problem``."""
-        service = self._service
-        headers = _headers(scope)
-        principal = service.authenticator.anonymous
-        if service.authenticator.is_open:
+    async def _authenticate(self, operation: Operation, scope: Scope, headers: Mapping[str, str]) -> Principal:
+        """Return the caller, who may call the operation. Raises ``Problem``."""
+        authenticator = self._service.authenticator
+        if authenticator.is_open:
             _check_loopback_host(headers.get("host", ""))
         elif operation.scope is not None:
             count = sum(name == b"authorization" for name, _ in scope["headers"])
-            principal = await service.authenticator.authenticate(headers, count=count)
+            principal = await authenticator.authenticate(headers, count=count)
             if not principal.may(operation.scope):
                 raise Problem(Code.FORBIDDEN, f"wanted a token with the scope {operation.scope}")
+            return principal
+        return authenticator.anonymous
+
+    async def _check(
+        self,
+        operation: Operation,
+        scope: Scope,
+        receive: Receive,
+        *,
+        headers: Mapping[str, str],
+        principal: Principal,
+        counted: CountedRequest,
+    ) -> Call:
+        """Return the request of a caller. Raises ``Problem``."""
+        service = self._service
         if operation.scope is not None:  # else a probe, which nobody may use up
             await _count_request(service, principal, operation.scope)
         return Call(

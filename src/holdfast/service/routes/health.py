@@ -16,11 +16,9 @@ async def live(_call: Call) -> Reply:
 
 
 async def ready(call: Call) -> Reply:
-    """Return whether the store answers, and whether the service stays: 200 or 503."""
-    reason = await call.service.not_ready()
-    if reason is None:
-        return Reply(content=Health(ok=True, reasons=[]))
-    return Reply(status=503, content=Health(ok=False, reasons=[reason]))
+    """Return whether the store answers, tokens can be checked, and the service stays: 200 or 503."""
+    is_ready, reasons = await call.service.readiness()
+    return Reply(status=200 if is_ready else 503, content=Health(ok=is_ready, reasons=reasons))
 
 
 async def metrics(call: Call) -> Reply:
@@ -52,7 +50,7 @@ OPERATIONS: Sequence[Operation] = (
         name="ready",
         method="GET",
         path="/readyz",
-        summary="Whether the store answers",
+        summary="Whether the store answers, and tokens can be checked",
         handler=ready,
         answers={200: Health, 503: Health},
         versioned=False,

@@ -138,7 +138,7 @@ class QueueState(Answer):
 
 
 class Health(Answer):
-    """Green without reasons."""
+    """Whether all is well. A service that is ready may have reasons: what fails does not concern every request."""
 
     ok: bool
     reasons: list[str]

@@ -19,7 +19,7 @@ T = TypeVar("T")
 WAITING_PER_THREAD = 8  # calls of new work that may wait for each thread; as many settlements more
 WATCH_THREADS = 8  # that wait for work, for the spaces in which workers wait
 RATE_THREADS = 2  # that take shares of rate limits: a request waits for its share
-BACKGROUND_THREADS = 4  # for maintenance, and for requests to the issuer of tokens
+BACKGROUND_THREADS = 2  # for maintenance, and for the end of callbacks
 
 
 class StoreCalls:
