@@ -16,6 +16,7 @@
     ├── StoreError                     the store could not execute the call
     │   ├── StoreBusy                  locked for too long; nothing changed, try again
     │   ├── StoreUnavailable           the store cannot be reached or used now
+    │   │   └── StoreMoved             the SQLite file is no longer where it was opened
     │   ├── StoreFull                  too little free disk space for new jobs
     │   ├── StoreClosed                the store was closed before the call
     │   └── SchemaMismatch             this version does not know the tables
@@ -201,6 +202,17 @@ class StoreBusy(StoreError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached or used now."""
+
+
+class StoreMoved(StoreUnavailable):
+    """The SQLite file was moved, deleted or replaced since it was opened. Nothing changed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"wanted the SQLite file that was opened at {path}, it was moved, deleted or replaced since: "
+            "put it back, or restart this process to use what is there now"
+        )
 
 
 class StoreFull(StoreError):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.service.timing import ServiceTiming
+from holdfast.worker.timing import MaintenanceTiming
 from tests.service.http_service import in_thread, running_service, sqlite_url
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -113,3 +115,22 @@ def test_probes_and_metrics(sqlite_service, command):
     assert (away.status_code, away.json()["code"]) == (503, "store_unavailable")
     assert int(away.headers["retry-after"]) > 0
     assert sqlite_service.get("/healthz").status_code == 200
+
+
+def test_a_service_whose_file_was_moved_accepts_nothing_and_says_why(tmp_path, command, caplog):
+    timing = ServiceTiming(maintenance_seconds=0.01, maintenance=MaintenanceTiming(reap_seconds=0.0))
+    with running_service(sqlite_url(tmp_path), timing=timing) as running:
+        first = running.enqueue(command)
+        file = tmp_path / "jobs.db"
+        file.rename(tmp_path / "moved.db")
+        refused = running.post("/v1/tasks", {"command": command})
+        assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+        assert running.get(f"/v1/tasks/{first}").status_code == 503
+        down = running.get("/readyz")
+        assert down.status_code == 503
+        assert "the SQLite file was moved, deleted or replaced" in down.json()["reasons"][0]
+        wait_until(lambda: f"StoreMoved: wanted the SQLite file that was opened at {file}" in caplog.text)
+        assert not file.exists()
+        (tmp_path / "moved.db").rename(file)
+        assert running.get("/readyz").status_code == 200
+        assert running.claim(command)["task"]["id"] == first

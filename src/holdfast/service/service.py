@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreMoved
 from holdfast.observability.logs import log_expired
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
@@ -152,6 +152,8 @@ class Service:
                 await self.calls.settle(self.store.settings, self.settings.queue)
         except TimeoutError:
             return f"the store has not answered within {self.timing.probe_seconds:.0f} s"
+        except StoreMoved:
+            return "the SQLite file was moved, deleted or replaced: put it back, or restart the service"
         except HoldfastError as error:  # no text of the error: it may name hosts and users
             return f"the store failed: {type(error).__name__}"
         return None

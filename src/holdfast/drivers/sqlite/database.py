@@ -23,7 +23,7 @@ from holdfast.drivers.sqlite.migrations import is_current, load, migrate
 from holdfast.drivers.sqlite.opening import opening_error
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.drivers.unreadable import read_any_text
-from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
+from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreMoved, StoreUnavailable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -60,6 +60,7 @@ class Database:
         self.free_space = FreeSpace(path.parent, least=options.min_free_bytes)
         self.options = options
         self.closed = False
+        self._file_id: tuple[int, int] | None = None  # device and inode, once the file is open
         self._abandoned: list[object] = []
         self._is_migrated = False
         self._version_readers = 0  # opened so far, also before a fork
@@ -89,6 +90,25 @@ class Database:
         """Raise ``StoreClosed`` if the database is closed."""
         if self.closed:
             raise StoreClosed
+
+    def check_file(self) -> None:
+        """Raise ``StoreMoved`` if the file that was opened is no longer at its path.
+
+        Its connections would go on, and the next process that opens the path would not find what they have written. It
+        takes 2 µs of the 55 of the smallest enqueue without a sync.
+        """
+        if self._file_id is None:
+            return
+        try:
+            if self._read_file_id() == self._file_id:
+                return
+        except OSError as error:
+            raise StoreMoved(str(self.path)) from error
+        raise StoreMoved(str(self.path))
+
+    def _read_file_id(self) -> tuple[int, int]:
+        found = self.path.stat()
+        return found.st_dev, found.st_ino
 
     def _ensure_own_process(self) -> None:
         """Raise ``StoreClosed`` if the database is closed, and create new connections in a forked child."""
@@ -134,6 +154,7 @@ class Database:
         if self._queue or not self._write_lock.acquire(blocking=False):
             return None
         try:
+            self.check_file()
             return self._retry_while_busy(partial(statement, self._open_writer()))
         except sqlite3.Error as error:
             raise translate_error(error) from error
@@ -159,6 +180,7 @@ class Database:
             connection = self._begin()
             for write in group:
                 self._run_one(connection, write, alone=len(group) == 1)
+            self.check_file()
             reached_commit = True
             if connection.in_transaction:
                 connection.execute("COMMIT")
@@ -264,6 +286,7 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
+        self.check_file()
         try:
             connection = self._readers.pop()
         except IndexError:
@@ -285,6 +308,7 @@ class Database:
         next one, after a fork, could return the numbers of the last one again.
         """
         self._ensure_ready()
+        self.check_file()
         with self._version_lock:
             if self._version_reader is None:
                 self._version_reader = self._connect(busy_for=self.options.busy_for)
@@ -304,6 +328,7 @@ class Database:
 
     def _connect(self, *, busy_for: float = 0.0) -> sqlite3.Connection:
         """Open the file. SQLite itself waits for locks for ``busy_for`` seconds: readers rarely need one."""
+        self.check_file()  # else SQLite would create a new one
         try:
             connection = sqlite3.connect(
                 self.path,
@@ -320,6 +345,8 @@ class Database:
                 raise
         except sqlite3.Error as error:
             raise opening_error(self.path, error) from error
+        if self._file_id is None:
+            self._file_id = self._read_file_id()
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

@@ -163,6 +163,7 @@ class SqliteDriver:
         """Enqueue inside the transaction of a caller's connection; begins one if there is none, and never commits."""
         self._check_enqueue(jobs, writes)
         self._validation.caller_now(now)
+        self._database.check_file()
         if not connection.in_transaction:
             connection.execute("BEGIN IMMEDIATE")
         self._database.migrate_on(connection)

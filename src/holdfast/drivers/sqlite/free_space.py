@@ -31,7 +31,10 @@ class FreeSpace:
 
     def check(self) -> None:
         """Raise ``StoreFull`` while the disk is nearly full."""
-        disk = os.statvfs(self._folder)
+        try:
+            disk = os.statvfs(self._folder)
+        except FileNotFoundError:  # the write itself says that the file has gone
+            return
         free = disk.f_bavail * disk.f_frsize
         if free < self._least:
             raise StoreFull(free=free, floor=self._least)

@@ -12,7 +12,7 @@ from holdfast.drivers.capabilities import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.sqlite.database import translate_error
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, StoreMoved
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change
@@ -89,6 +89,10 @@ def _check_same_file(connection: object, path: Path) -> sqlite3.Connection:
         raise InvalidInput("connection", wanted=wanted, got=type(connection).__name__)
     with _without_factories(connection):
         [main] = (file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
-    if not main or not path.samefile(main):
+    try:
+        is_same = bool(main) and path.samefile(main)
+    except FileNotFoundError as error:
+        raise StoreMoved(str(path)) from error
+    if not is_same:
         raise InvalidInput("connection", wanted=wanted, got=f"one to {main or 'a database in memory'}")
     return connection
