@@ -81,7 +81,7 @@ def check_ready_row(store: Store, column: str) -> None:
         return
     assert ran is None
     assert [one.dead_reason for one in dead] == ["unreadable"]
-    assert f"{column}: wanted" in dead[0].last_error
+    assert f"{column.removesuffix('_seq')}: wanted" in dead[0].last_error
     assert [(row.ending, row.state, row.job_id) for row in ended] == [(Ending.FAILED, State.DEAD, dead[0].id)]
     assert store.take_expired() == ended
     assert store.requeue([dead[0].id], now=NOW) == [column in REPLACED]

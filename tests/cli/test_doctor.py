@@ -274,3 +274,13 @@ def test_rows_that_cannot_be_read_are_counted_and_named(run, store, folder):
     run("dead", "purge", "--reason", "unreadable", "--yes")
     run("job", "cancel", sent[2].id)
     assert run("doctor").code == 0
+
+
+def test_payloads_without_a_job_are_reported(run, url):
+    with holdfast.connect(url) as store:
+        Client(store).enqueue(JobRequest(type="t", payload="x" * 100_000))
+        assert "payloads" not in [check["name"] for check in run("doctor", "--json").json["checks"]]
+        with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+            connection.execute("DELETE FROM holdfast_jobs")
+    [check] = [check for check in run("doctor", "--json").json["checks"] if check["name"] == "payloads"]
+    assert check["text"].startswith("1 large payloads have no job")

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from holdfast.drivers.sqlite import enqueue as sqlite_enqueue
 from holdfast.testing.drivers.conformance import LAWS, cases
 from holdfast.testing.drivers.conformance.__main__ import main
 from holdfast.testing.drivers.harness import CaseSkipped, UrlHarness
@@ -28,11 +29,15 @@ def service_url():
         yield running.url
 
 
-@pytest.fixture(scope="module", params=HARNESSES)
+@pytest.fixture(scope="module", params=[*HARNESSES, pytest.param("sqlite, payloads apart", marks=pytest.mark.long)])
 def harness(request):
-    harness = HARNESSES[request.param](request)
-    yield harness
-    harness.close()
+    name, _, is_apart = request.param.partition(", ")
+    with pytest.MonkeyPatch.context() as patch:
+        if is_apart:
+            patch.setattr(sqlite_enqueue, "MAX_INLINE_BYTES", -1)
+        harness = HARNESSES[name](request)
+        yield harness
+        harness.close()
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.topic}: {case.name}".replace(" ", "_"))

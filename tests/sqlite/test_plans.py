@@ -62,6 +62,8 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "reserve/due_of_domains": {"holdfast_jobs_turn"},
     "wait/first_gap": {"holdfast_domains_arrived", "holdfast_domains_waiting"},
     "cancel/is_requested": {"holdfast_jobs_id"},
+    "ended/delete_payloads": {"INTEGER PRIMARY KEY"},
+    "admin/count_stray_payloads": {"holdfast_payloads_space", "holdfast_jobs_payload", "holdfast_ended_payload"},
     "admin/get": {"holdfast_jobs_id", "holdfast_ended_id"},
     "find/live": {"holdfast_jobs_id"},
     "find/done": {"holdfast_ended_id"},

@@ -29,6 +29,7 @@ STORE_CHECKS = {
     "driver": store_checks.check_driver,
     "clock": store_checks.check_clock,
     "future": store_checks.check_future,
+    "payloads": store_checks.check_payloads,
     "disk": store_checks.check_disk,
     "retention": store_checks.check_retention,
     "rows": store_checks.check_vacuum,

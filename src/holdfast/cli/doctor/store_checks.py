@@ -92,6 +92,16 @@ def check_future(_: Session, store: Store) -> Iterator[Check]:
         yield Check(name="future", health=Health.WRONG, text=text, advice="run `holdfast doctor --repair-clock`")
 
 
+def check_payloads(_: Session, store: Store) -> Iterator[Check]:
+    """For a store that keeps large payloads apart from their jobs: payloads without a job."""
+    count = getattr(store, "count_stray_payloads", None)
+    stray = 0 if count is None else count()
+    if stray:
+        text = f"{stray} large payloads have no job: somebody has removed or replaced rows of jobs by hand"
+        advice = "restore these rows, or delete the rows of the payloads that no job names"
+        yield Check(name="payloads", health=Health.NOTE, text=text, advice=advice)
+
+
 def check_disk(_: Session, store: Store) -> Iterator[Check]:
     """For a store in a file: the space that is left."""
     path, check = getattr(store, "path", None), getattr(store, "check_free_space", None)

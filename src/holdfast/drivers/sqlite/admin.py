@@ -134,6 +134,11 @@ def count_expired_leases(tx: Transaction, expired_for: int) -> int:
     return int(tx.run("admin/count_expired_leases", parameters).fetchone()[0])
 
 
+def count_stray_payloads(tx: Transaction) -> int:
+    """Return how many large payloads have no job, at most ``REAP_LIMIT``: no verb leaves one."""
+    return int(tx.run("admin/count_stray_payloads", {"space": tx.space, "limit": REAP_LIMIT}).fetchone()[0])
+
+
 def file_size(tx: Transaction) -> dict[str, int]:
     """See ``Diagnosis.table_sizes``: tables share the pages of the file, and not every SQLite measures them."""
     total, unused = tx.run("admin/file_size").fetchone()
@@ -188,8 +193,7 @@ def purge(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | Non
     jobs = {job_id: job for job_id, job in ended.items() if job_id not in unread}
     if jobs:
         parameters = _write_ledger(tx, "purge/insert_ledger", jobs)
-        tx.run("ended/delete_notes", parameters)
-        tx.run("ended/delete", parameters)
+        _delete_for_good(tx, parameters)
         assign_turns(tx, [(job.queue, job.domain) for job in _end_halts(tx, jobs)])
     return mark_first_occurrences(job_ids, jobs)
 
@@ -296,10 +300,15 @@ def _trim_ended(tx: Transaction, before: int, limit: int) -> int:
     for state in (State.DONE, State.CANCELLED):
         parameters = {"space": tx.space, "state": state, "before": before, "limit": limit - len(seqs)}
         seqs += [seq for (seq,) in tx.run("trim/find_ended", parameters)]
-    jobs = {"jobs": to_json(seqs)}
-    tx.run("ended/delete_notes", jobs)
-    tx.run("ended/delete", jobs)
+    _delete_for_good(tx, {"jobs": to_json(seqs)})
     return len(seqs)
+
+
+def _delete_for_good(tx: Transaction, jobs: dict[str, object]) -> None:
+    """Delete ended jobs with what belongs to them."""
+    tx.run("ended/delete_notes", jobs)
+    tx.run("ended/delete_payloads", jobs)
+    tx.run("ended/delete", jobs)
 
 
 def _trim_keys(tx: Transaction, limit: int) -> tuple[int, int]:

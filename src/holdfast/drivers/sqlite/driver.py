@@ -117,6 +117,10 @@ class SqliteDriver:
         """See ``clock_repair.repair``."""
         return self._write(clock_repair.repair)
 
+    def count_stray_payloads(self) -> int:
+        """See ``admin.count_stray_payloads``."""
+        return self._read(admin.count_stray_payloads)
+
     # Driver -----------------------------------------------------------------------------------------------------
 
     def enqueue(

@@ -12,7 +12,7 @@ from holdfast.drivers.sqlite.admin import purge
 from holdfast.drivers.sqlite.domains import assign_turns
 from holdfast.drivers.sqlite.offsets import KnownOffset
 from holdfast.drivers.sqlite.reserve import is_limited
-from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
+from holdfast.drivers.sqlite.rows import MAX_INLINE_BYTES, insert_leased_row, insert_row
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord
@@ -58,8 +58,13 @@ def enqueue_replacing(
 
 
 def is_plain(jobs: Sequence[JobRecord]) -> bool:
-    """Whether this is one job of which only a row is stored: it has no idempotency key and no domain."""
-    return len(jobs) == 1 and jobs[0].idempotency_key is None and jobs[0].domain is None
+    """Whether this is one job of which only a row is stored: it has no idempotency key, no domain, no large payload."""
+    return (
+        len(jobs) == 1
+        and jobs[0].idempotency_key is None
+        and jobs[0].domain is None
+        and len(jobs[0].payload) <= MAX_INLINE_BYTES
+    )
 
 
 def insert_plain(connection: sqlite3.Connection, space: str, job: JobRecord, now: int) -> list[Enqueued] | None:
@@ -84,15 +89,24 @@ def enqueue_leased(
     first = tx.next_numbers(len(jobs))
     fences = range(first, first + len(jobs))
     reservations = lease_batch(jobs, fences, make_tokens(fences, token_bytes(len(jobs))), tx.now + lease_for)
-    tx.run_many("enqueue/insert_leased", [insert_leased_row(one, tx.space, tx.now, worker) for one in reservations])
+    rows = [insert_leased_row(one, tx.space, tx.now, worker, _store_large(tx, one.job)) for one in reservations]
+    tx.run_many("enqueue/insert_leased", rows)
     _insert_lanes_and_keys(tx, batch)
     return batch.answers, reservations
 
 
 def _insert(tx: Transaction, batch: _Batch) -> None:
     if batch.new:
-        tx.run_many("enqueue/insert", [insert_row(job, tx.space, tx.now) for job in batch.new])
+        rows = [insert_row(job, tx.space, tx.now, _store_large(tx, job)) for job in batch.new]
+        tx.run_many("enqueue/insert", rows)
         _insert_lanes_and_keys(tx, batch)
+
+
+def _store_large(tx: Transaction, job: JobRecord) -> int | None:
+    """Store the payload of a new job, if it is large, and return the number of its row."""
+    if len(job.payload) <= MAX_INLINE_BYTES:
+        return None
+    return tx.run("enqueue/insert_payload", (tx.space, job.payload)).lastrowid
 
 
 def _find_new(tx: Transaction, jobs: Sequence[JobRecord]) -> _Batch:

@@ -21,8 +21,11 @@ from holdfast.model.order import Lane
 _LANE = tuple(name for name in Lane._fields if name != "isolated")
 _STORED = tuple(name for name in names_of(JOB_COLUMNS) if name != "state" and name not in ENDED_ONLY)
 
-INSERT_COLUMNS = ("meta", *(name for name in _STORED if name != "meta"))
-"""The columns of a new job; ``meta`` first, because it is the one that is packed."""
+MAX_INLINE_BYTES = 8 << 10  # of a payload in the row of its job; docs/adr/0050-large-payloads.md has the measurements
+
+_PACKED = ("meta", "payload")
+INSERT_COLUMNS = (*_PACKED, "payload_seq", *(name for name in _STORED if name not in _PACKED))
+"""The columns of a new job; those that are not simply a field of it come first."""
 
 DUE_COLUMNS = tuple(name for name in _STORED if name not in _LANE)
 """The columns of a due job that ``reserve/due.sql`` reads; the lane is known."""
@@ -37,7 +40,8 @@ read_job = job_reader()
 read_ledger_row = ledger_row_reader(after=1)  # the number of the row
 
 _pack_insert = compile_packer(
-    INSERT_COLUMNS[1:], arguments=("space", "turn", "available_at", "enqueued_at", "packed_meta")
+    INSERT_COLUMNS[3:],
+    arguments=("space", "turn", "available_at", "enqueued_at", "packed_meta", "payload", "payload_seq"),
 )
 _read_due = compile_job_reader(
     ("_", "_", *DUE_COLUMNS, "_"),
@@ -46,8 +50,8 @@ _read_due = compile_job_reader(
 )
 
 
-def insert_row(job: JobRecord, space: str, now: int) -> Row:
-    """Return the parameters of ``enqueue/insert.sql``."""
+def insert_row(job: JobRecord, space: str, now: int, payload_seq: int | None = None) -> Row:
+    """Return the parameters of ``enqueue/insert.sql``. ``payload_seq`` names the row of a large payload."""
     return _pack_insert(
         job,
         space,
@@ -55,13 +59,15 @@ def insert_row(job: JobRecord, space: str, now: int) -> Row:
         now if job.run_at is None else job.run_at,
         now,
         pack_meta(job.meta) if job.meta else None,
+        job.payload if payload_seq is None else b"",
+        payload_seq,
     )
 
 
-def insert_leased_row(reservation: Reservation, space: str, now: int, worker: str) -> Row:
+def insert_leased_row(reservation: Reservation, space: str, now: int, worker: str, payload_seq: int | None) -> Row:
     """Return the parameters of ``enqueue/insert_leased.sql``."""
-    lease = reservation.lease
-    return lease.fence, lease.token, lease.expires_at, now, worker, *insert_row(reservation.job, space, now)
+    lease, row = reservation.lease, insert_row(reservation.job, space, now, payload_seq)
+    return lease.fence, lease.token, lease.expires_at, now, worker, *row
 
 
 def read_reservation(

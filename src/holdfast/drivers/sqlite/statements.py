@@ -29,9 +29,19 @@ _DUE = [
     Expression(f"attempts + (attempts < {bounds.MAX_COUNT})") if name == "attempts" else name for name in DUE_COLUMNS
 ]
 
-_WITHOUT_PAYLOAD = {"payload": Expression("x''"), "result": NULL}
+
+def _payload(inline: str, large: str) -> Expression:
+    """Return an expression of the payload of a job, which is in its row or in a row of ``holdfast_payloads``."""
+    row = "FROM holdfast_payloads AS large WHERE large.seq = payload_seq"  # only tables of jobs have a payload_seq
+    return Expression(f"CASE WHEN payload_seq IS NULL THEN {inline} ELSE (SELECT {large} {row}) END")
+
+
+_PAYLOAD = _payload("payload", "large.payload")
+_PAYLOAD_BYTES = Expression(f"coalesce({_payload('length(payload)', 'length(large.payload)')}, 0)")
+# NULL for a payload that somebody has removed: such a row cannot be read.
+_WITHOUT_PAYLOAD = {"payload": _payload("x''", "x''"), "result": NULL}
 _IF_ASKED = {
-    "payload": Expression("CASE WHEN :payloads THEN payload ELSE x'' END"),
+    "payload": Expression(f"CASE WHEN :payloads THEN {_PAYLOAD} ELSE x'' END"),
     "result": Expression("CASE WHEN :payloads THEN result END"),
 }
 
@@ -40,13 +50,21 @@ def _parameters(columns: Sequence[str]) -> list[str]:
     return [_PARAMETER] * len(columns)
 
 
+def _with_payload(columns: Sequence[str], payload: Expression = _PAYLOAD) -> list[str]:
+    return [payload if name == "payload" else name for name in columns]
+
+
 _LISTS = {
     **COLUMN_LISTS,
-    "due_columns": _DUE,
+    "payload": [_PAYLOAD],
+    "job_columns": _with_payload(COLUMN_LISTS["job_columns"]),
+    "live_job_columns": _with_payload(COLUMN_LISTS["live_job_columns"]),
+    "fixed_columns": [*COLUMN_LISTS["fixed_columns"], "payload_seq"],
+    "due_columns": _with_payload(_DUE),
     "inspected_columns": [_IF_ASKED.get(name, name) for name in COLUMN_LISTS["job_columns"]],
     "live_inspected_columns": [_IF_ASKED.get(name, name) for name in COLUMN_LISTS["live_job_columns"]],
     "payloadless_columns": [_WITHOUT_PAYLOAD.get(name, name) for name in names_of(JOB_COLUMNS)],
-    "due_size_columns": [Expression("length(payload)") if name == "payload" else name for name in _DUE],
+    "due_size_columns": _with_payload(_DUE, _PAYLOAD_BYTES),
     "insert_columns": INSERT_COLUMNS,
     "insert_values": _parameters(INSERT_COLUMNS),
     "held_columns": HeldJob._fields,

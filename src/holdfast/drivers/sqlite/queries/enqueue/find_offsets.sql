@@ -4,12 +4,12 @@
 WITH given (queue, domain, place) AS MATERIALIZED (
   SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(:offsets)
 )
-SELECT given.queue, given.domain, given.place, j.id, j.payload, 0 AS past
+SELECT given.queue, given.domain, given.place, j.id, {payload}, 0 AS past
   FROM given
  CROSS JOIN holdfast_jobs AS j INDEXED BY holdfast_jobs_domain
     ON j.space = :space AND j.queue = given.queue AND j.domain = given.domain AND j."offset" = given.place
 UNION ALL
-SELECT given.queue, given.domain, given.place, e.id, e.payload, 1
+SELECT given.queue, given.domain, given.place, e.id, {payload}, 1
   FROM given
  CROSS JOIN holdfast_ended_offsets AS r
     ON r.space = :space AND r.queue = given.queue AND r.domain = given.domain
