@@ -3,6 +3,7 @@
     HoldfastError
     ├── InvalidInput (ValueError)      an invalid argument: what was wanted, what was got
     │   └── PayloadError               a payload, result or meta that cannot be stored or read
+    │       └── PayloadTooLarge        a payload, result or meta with too many bytes
     ├── LeaseError                     an extend or settlement was refused; nothing changed
     │   ├── JobNotInflight             the job is not leased
     │   ├── LeaseMismatch              the job is leased under another token
@@ -98,6 +99,10 @@ class InvalidInput(HoldfastError, ValueError):
 
 class PayloadError(InvalidInput):
     """A value that the codec cannot encode, or bytes that it cannot decode."""
+
+
+class PayloadTooLarge(PayloadError):
+    """A value with more bytes than allowed."""
 
 
 class LeaseError(HoldfastError):

@@ -124,7 +124,7 @@ def test_a_batch_of_results_names_artifacts(service, command):
         {"taskId": one["task"]["id"], "leaseToken": one["leaseToken"], "status": "COMPLETED", "artifacts": ["a"]}
         for one in (first, second)
     ]
-    answer = service.post("/v1/tasks/result/batch", {"results": items}).json()["items"]
+    answer = service.post("/v1/tasks/result/batch", {"results": items}).json()["results"]
     assert answer[0]["status"] == "COMPLETED"
     assert answer[1]["problem"]["code"] == "artifact_missing"
     assert service.settle("result", second, status="COMPLETED").status_code == 200

@@ -69,6 +69,8 @@ CALLS = {
     "POST /v1/tasks/x/heartbeat": "worker",
     "POST /v1/tasks/x/result": "worker",
     "POST /v1/tasks/result/batch": "worker",
+    "POST /v1/tasks/nack/batch": "worker",
+    "POST /v1/tasks/heartbeat/batch": "worker",
     "POST /v1/tasks/x/nack": "worker",
     "POST /v1/tasks/x/abandon": "worker",
     "PUT /v1/tasks/x/artifacts/a": "worker",

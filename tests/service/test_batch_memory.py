@@ -45,7 +45,7 @@ def test_a_batch_that_names_a_large_task_many_times_reads_it_without_its_payload
                 for fields in ({"status": "COMPLETED"}, {"status": "FAILED"}, {"status": "FAILED", "retryable": True}):
                     item = {"taskId": "large", "leaseToken": "1.0", **fields}
                     answer = client.post("/v1/tasks/result/batch", json={"results": [item] * ITEMS})
-                    assert [one["problem"]["code"] for one in answer.json()["items"]] == ["lease_mismatch"] * ITEMS
+                    assert [one["problem"]["code"] for one in answer.json()["results"]] == ["lease_mismatch"] * ITEMS
                 assert memory_of(process.pid) - before <= MOST_GROWTH_BYTES
         finally:
             process.terminate()

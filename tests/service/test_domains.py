@@ -30,7 +30,7 @@ def test_an_offset_that_has_ended_is_past(service, command):
     service.settle("result", service.claim(command), status="COMPLETED")
     again = service.post("/v1/tasks", task)
     assert (again.status_code, again.json()) == (202, {"taskId": first["taskId"], "existed": True, "past": True})
-    [item] = service.post("/v1/tasks/batch", {"tasks": [task]}).json()["items"]
+    [item] = service.post("/v1/tasks/batch", {"tasks": [task]}).json()["tasks"]
     assert item["past"]
     assert service.post("/v1/tasks", {**task, "payload": 1}).json()["code"] == "idempotency_conflict"
 

@@ -57,6 +57,12 @@ def test_tasks_are_found_page_by_page(service, command, queue):
     assert len(service.get("/v1/tasks", command=command, status="PENDING").json()["tasks"]) == 5
 
 
+@pytest.mark.parametrize(("name", "value"), [("status", "null"), ("status", "NULL"), ("createdFrom", "null")])
+def test_null_is_no_value_of_a_parameter(service, name, value):
+    answer = service.get("/v1/tasks", **{name: value})
+    assert (answer.status_code, answer.json()["field"]) == (400, name)
+
+
 def test_failed_tasks_are_requeued(service, command):
     task_id = service.enqueue(command, maxAttempts=1)
     service.settle("result", service.claim(command), status="FAILED")

@@ -24,7 +24,7 @@ def test_a_task_is_signed_when_it_is_stored(signing_service, command):
     task_id = signing_service.enqueue(command, payload=1, queue="signed")
     many = signing_service.post("/v1/tasks/batch", {"tasks": [{"command": command, "queue": "signed"}]}).json()
     signer = open_signer(SETTINGS)
-    for stored in (task_id, many["items"][0]["taskId"]):
+    for stored in (task_id, many["tasks"][0]["taskId"]):
         assert signer.verify(signing_service.store.get(stored)) is Verdict.VALID
     assert signing_service.claim(command, queues=["signed"])["task"]["id"] == task_id
 

@@ -45,6 +45,21 @@ def test_a_task_for_later_is_delayed_and_not_claimed(service, command, when):
     assert service.post("/v1/tasks/claim", {"commands": [command]}).status_code == 204
 
 
+def test_a_task_whose_time_has_passed_is_due_at_once(service, command):
+    queue = f"{command}.past"
+    task_id = service.enqueue(command, queue=queue, runAt="2001-01-01T00:00:00Z")
+    assert service.get(f"/v1/tasks/{task_id}").json()["status"] == "PENDING"
+    assert service.get(f"/v1/queues/{queue}").json()["oldestAgeSeconds"] < 3600
+
+
+def test_a_payload_that_is_too_large_is_413(service, command):
+    task = {"command": command, "payload": "x" * (1 << 20)}
+    answer = service.post("/v1/tasks", task)
+    assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (413, "body_too_large", "payload")
+    [item] = service.post("/v1/tasks/batch", {"tasks": [task]}).json()["tasks"]
+    assert item["problem"]["status"] == 413
+
+
 def test_an_idempotency_key_stores_one_task(service, command):
     first = service.post("/v1/tasks", {"command": command, "payload": 1, "idempotencyKey": command})
     again = service.post("/v1/tasks", {"command": command, "payload": 1, "idempotencyKey": command})
@@ -83,7 +98,7 @@ def test_each_task_of_a_batch_has_its_own_outcome(service, command):
     ]
     answer = service.post("/v1/tasks/batch", {"tasks": tasks})
     assert answer.status_code == 202
-    items = answer.json()["items"]
+    items = answer.json()["tasks"]
     codes = [item["problem"]["code"] if "problem" in item else item["existed"] for item in items]
     invalid = "invalid_request"
     assert codes == [False, invalid, invalid, invalid, True, invalid, "idempotency_conflict", invalid]
@@ -95,7 +110,7 @@ def test_a_batch_has_a_thousand_tasks_at_most(service, command):
     assert service.post("/v1/tasks/batch", {"tasks": [{"command": command}] * 1001}).status_code == 400
     assert service.post("/v1/tasks/batch", {"tasks": []}).status_code == 400
     answer = service.post("/v1/tasks/batch", {"tasks": [{"command": command}] * 1000})
-    assert len({item["taskId"] for item in answer.json()["items"]}) == 1000
+    assert len({item["taskId"] for item in answer.json()["tasks"]}) == 1000
 
 
 def test_a_result_is_there_when_the_task_has_ended(service, command):

@@ -94,7 +94,7 @@ def test_a_callback_has_the_artifacts_that_the_result_has_named(service, receive
 
 def test_a_webhook_is_part_of_what_an_idempotency_key_and_a_batch_say(service, receiver, command):
     tasks = [{"command": command, "webhook": f"{receiver.url}/a"}, {"command": command, "webhook": "http://10.0.0.1/"}]
-    items = service.post("/v1/tasks/batch", {"tasks": tasks}).json()["items"]
+    items = service.post("/v1/tasks/batch", {"tasks": tasks}).json()["tasks"]
     assert "taskId" in items[0]
     assert (items[1]["problem"]["code"], items[1]["problem"]["field"]) == ("invalid_request", "webhook")
     service.settle("result", service.claim(command), status="COMPLETED")

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from holdfast.clock import SECOND
+from holdfast.service.tenants.handed_out import HandedOutLeases
 from tests.service.http_service import in_thread
 from tests.waiting import wait_until
 
@@ -123,6 +124,39 @@ def test_a_heartbeat_extends_the_lease_and_carries_progress(service, command):
     assert (task["leaseUntil"], task["progress"]) == (extended.json()["leaseUntil"], {"done": 1})
 
 
+def test_a_heartbeat_without_a_length_keeps_the_length_that_was_claimed(service, command):
+    service.enqueue(command)
+    claim = service.claim(command, leaseSeconds=600)
+    first = service.settle("heartbeat", claim)
+    assert (first.status_code, first.json()["leaseSeconds"]) == (200, 600)
+    assert first.json()["leaseUntil"] >= claim["leaseUntil"]
+    assert service.settle("heartbeat", claim, leaseSeconds=20).json()["leaseSeconds"] == 20
+    assert service.settle("heartbeat", claim).json()["leaseSeconds"] == 600
+    tenant = service.service.tenant("main")
+    tenant.handed_out = HandedOutLeases()  # as after a restart, and in another process
+    assert service.settle("heartbeat", claim).json()["leaseSeconds"] == 600
+
+
+@pytest.mark.parametrize("length", ["1", "999999999999999", "-5", "x", "", "9" * 40, "1.5"])
+def test_the_length_in_a_lease_token_gives_no_other_lease_than_the_settings_allow(service, command, length):
+    service.enqueue(command)
+    claim = service.claim(command, leaseSeconds=600)
+    fence, secret, _ = claim["leaseToken"].split(".")
+    answer = service.settle("heartbeat", {**claim, "leaseToken": f"{fence}.{secret}.{length}"})
+    assert answer.status_code == 409 or 1 <= answer.json()["leaseSeconds"] <= 3600
+
+
+def test_failed_with_a_result_is_refused_and_says_where_to_put_it(service, command):
+    task_id = service.enqueue(command)
+    claim = service.claim(command)
+    answer = service.settle("result", claim, status="FAILED", result={"partial": 1})
+    assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (400, "invalid_request", "result")
+    item = {"taskId": task_id, "leaseToken": claim["leaseToken"], "status": "FAILED", "result": 1}
+    [refused] = service.post("/v1/tasks/result/batch", {"results": [item]}).json()["results"]
+    assert refused["problem"]["field"] == "result"
+    assert service.get(f"/v1/tasks/{task_id}").json()["status"] == "IN_PROGRESS"
+
+
 def test_failed_is_final(service, command):
     task_id = service.enqueue(command)
     answer = service.settle("result", service.claim(command), status="FAILED", error="no such address")
@@ -145,7 +179,7 @@ def test_failed_and_retryable_is_a_failed_attempt(service, command):
 def test_a_nack_delays_the_task_and_the_last_one_fails_it(service, command):
     task_id = service.enqueue(command, maxAttempts=2)
     answer = service.settle("nack", service.claim(command), delaySeconds=3600, reason="busy")
-    assert answer.json()["status"] == "DELAYED"
+    assert answer.json() == {"taskId": task_id, "status": "DELAYED", "delaySeconds": 3600}
     assert service.get(f"/v1/tasks/{task_id}").json()["error"] == "busy"
     other = service.enqueue(command, maxAttempts=1)
     assert service.settle("nack", service.claim(command), delaySeconds=0).json() == {
@@ -156,14 +190,26 @@ def test_a_nack_delays_the_task_and_the_last_one_fails_it(service, command):
 
 def test_a_nack_without_a_delay_uses_the_policy_of_the_settings(service, command):
     task_id = service.enqueue(command)
-    service.settle("nack", service.claim(command))
+    answer = service.settle("nack", service.claim(command)).json()
     record = service.store.get(task_id)
-    assert record.run_at is None or record.run_at - record.failed_at <= 3600 * SECOND
+    delay = 0 if record.run_at is None else record.run_at - record.failed_at
+    assert answer["delaySeconds"] == pytest.approx(delay / SECOND)
+    assert delay <= 3600 * SECOND
+
+
+@pytest.mark.parametrize(("verb", "status"), [("nack", "CANCELLED"), ("abandon", "CANCELLED"), ("result", "CANCELLED")])
+def test_the_end_of_a_lease_says_that_the_task_was_cancelled(service, command, verb, status):
+    task_id = service.enqueue(command)
+    claim = service.claim(command)
+    service.client.post(f"/v1/tasks/{task_id}/cancel")
+    answer = service.settle(verb, claim, **({"status": "FAILED"} if verb == "result" else {}))
+    assert answer.json() == {"taskId": task_id, "status": status}
 
 
 def test_an_abandoned_task_waits_again_and_its_attempt_does_not_count(service, command):
     task_id = service.enqueue(command, maxAttempts=1)
-    assert service.settle("abandon", service.claim(command)).json() == {"taskId": task_id, "status": "PENDING"}
+    answer = service.settle("abandon", service.claim(command)).json()
+    assert answer == {"taskId": task_id, "status": "PENDING", "delaySeconds": 0}
     assert service.claim(command)["task"]["attempts"] == 1
 
 
@@ -221,6 +267,7 @@ def test_an_expired_lease_is_refused(service, command):
     )
     answer = service.settle("result", claim, status="COMPLETED")
     assert (answer.status_code, answer.json()["code"]) in [(409, "lease_expired"), (409, "not_in_progress")]
+    assert "will be claimed" not in answer.json()["detail"]  # not after the last attempt
     assert service.get(f"/v1/tasks/{task_id}").json()["status"] != "COMPLETED"
 
 
@@ -245,10 +292,78 @@ def test_each_result_of_a_batch_has_its_own_outcome(service, command):
         {**items[3], "status": "COMPLETED", "result": "x" * (1 << 20)},
         {"taskId": "unknown", "leaseToken": "1.0", "status": "COMPLETED"},
     ]
-    answer = service.post("/v1/tasks/result/batch", {"results": results}).json()["items"]
+    answer = service.post("/v1/tasks/result/batch", {"results": results}).json()["results"]
     outcomes = [item["status"] if "status" in item else item["problem"]["code"] for item in answer]
-    assert outcomes == ["COMPLETED", "FAILED", "lease_mismatch", "invalid_request", "not_found"]
-    assert service.post("/v1/tasks/result/batch", {"results": results}).json()["items"] == answer
+    assert outcomes == ["COMPLETED", "FAILED", "lease_mismatch", "body_too_large", "not_found"]
+    assert service.post("/v1/tasks/result/batch", {"results": results}).json()["results"] == answer
+
+
+def claim_many(service, command, count: int, **fields) -> list[dict[str, str]]:
+    """Return the ids and lease tokens of new tasks, which are claimed."""
+    for _ in range(count):
+        service.enqueue(command, maxAttempts=fields.pop("maxAttempts", 5))
+    claims = service.post("/v1/tasks/claim", {"commands": [command], "limit": count, **fields}).json()["claims"]
+    return [{"taskId": claim["task"]["id"], "leaseToken": claim["leaseToken"]} for claim in claims]
+
+
+def test_each_nack_of_a_batch_has_its_own_outcome(service, command):
+    items = claim_many(service, command, 3)
+    service.client.post(f"/v1/tasks/{items[1]['taskId']}/cancel")
+    tasks = [
+        {**items[0], "delaySeconds": 3600, "reason": "busy"},
+        items[1],
+        {**items[2], "leaseToken": "1.0"},
+        {"taskId": "unknown", "leaseToken": "1.0"},
+    ]
+    answer = service.post("/v1/tasks/nack/batch", {"tasks": tasks})
+    assert answer.status_code == 200
+    answered = answer.json()["tasks"]
+    assert answered[0] == {"taskId": items[0]["taskId"], "status": "DELAYED", "delaySeconds": 3600}
+    outcomes = [item["status"] if "status" in item else item["problem"]["code"] for item in answered]
+    assert outcomes == ["DELAYED", "CANCELLED", "lease_mismatch", "not_found"]
+    assert service.get(f"/v1/tasks/{items[0]['taskId']}").json()["error"] == "busy"
+    assert service.post("/v1/tasks/nack/batch", {"tasks": tasks}).json()["tasks"] == answered
+
+
+def test_each_heartbeat_of_a_batch_has_its_own_outcome(service, command):
+    items = claim_many(service, command, 3, leaseSeconds=100)
+    service.client.post(f"/v1/tasks/{items[1]['taskId']}/cancel")
+    tasks = [
+        {**items[0], "progress": 1},
+        {**items[1], "leaseSeconds": 50, "progress": {"done": 2}},
+        {**items[2], "leaseToken": "1.0", "progress": "stolen"},
+        {"taskId": "unknown", "leaseToken": "1.0"},
+        {**items[2], "progress": "x" * (64 << 10)},
+    ]
+    answer = service.post("/v1/tasks/heartbeat/batch", {"tasks": tasks[:4]})
+    assert answer.status_code == 200
+    first, second, third, fourth = answer.json()["tasks"]
+    assert (first["leaseSeconds"], first["cancelRequested"]) == (100, False)
+    assert (second["leaseSeconds"], second["cancelRequested"]) == (50, True)
+    assert (third["problem"]["code"], fourth["problem"]["code"]) == ("lease_mismatch", "not_found")
+    shown = [service.get(f"/v1/tasks/{one['taskId']}").json() for one in items]
+    assert [one["progress"] for one in shown] == [1, {"done": 2}, None]
+    assert (shown[0]["leaseUntil"], shown[1]["leaseUntil"]) == (first["leaseUntil"], second["leaseUntil"])
+    [large] = service.post("/v1/tasks/heartbeat/batch", {"tasks": tasks[4:]}).json()["tasks"]
+    assert large["problem"]["code"] == "body_too_large"
+
+
+def test_a_batch_of_heartbeats_names_each_task_once(service, command):
+    [item] = claim_many(service, command, 1)
+    answer = service.post("/v1/tasks/heartbeat/batch", {"tasks": [item, item]})
+    assert (answer.status_code, answer.json()["field"]) == (400, "tasks")
+
+
+def test_heartbeats_that_meet_store_only_the_progress_of_valid_leases(service, command):
+    [item] = claim_many(service, command, 1)
+    path = f"/v1/tasks/{item['taskId']}/heartbeat"
+    calls = [
+        in_thread(lambda body=body: service.post(path, body).status_code)
+        for _ in range(5)
+        for body in ({"leaseToken": "1.0", "progress": "stolen"}, {"leaseToken": item["leaseToken"], "progress": "own"})
+    ]
+    assert sorted(call() for call in calls) == [200] * 5 + [409] * 5
+    assert service.get(f"/v1/tasks/{item['taskId']}").json()["progress"] == "own"
 
 
 def test_a_payload_that_is_not_json_becomes_a_dead_letter(service, command):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import cast
 
 from holdfast.clock import from_datetime, from_timedelta, to_timedelta
-from holdfast.errors import InvalidInput, PayloadError
+from holdfast.errors import InvalidInput, PayloadError, PayloadTooLarge
 from holdfast.model import duration
 
 MAX_BATCH_ITEMS = 10_000  # in one call of any verb
@@ -155,7 +155,7 @@ def check_blob(field: str, value: object, *, most: int) -> bytes:
     if not isinstance(value, bytes):
         raise PayloadError(field, wanted="bytes", got=type(value).__name__)
     if len(value) > most:
-        raise PayloadError(field, wanted=f"at most {most} bytes", got=f"{len(value)} bytes")
+        raise PayloadTooLarge(field, wanted=f"at most {most} bytes", got=f"{len(value)} bytes")
     return value
 
 

@@ -9,14 +9,34 @@ from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.service.operation import Call
 from holdfast.service.problems import Code, Problem, not_found, refused
+from holdfast.service.tenants.tenant import Heartbeat
 from holdfast.settings.serve import ServeSettings
+
+
+def token_of(lease: Lease, lease_for: int) -> str:
+    """Return the token that a worker gets: that of the store, and the length of the lease.
+
+    So every process of the service knows how long the worker wants its lease to be. The store keeps only its end.
+    """
+    return f"{lease.token}.{lease_for}"
 
 
 def lease_of(task_id: str, token: str) -> Lease:
     """Return the lease that a request names. The store compares the token, and knows the rest."""
-    fence, _, _ = token.partition(".")
-    number = int(fence) if fence.isascii() and fence.isdecimal() and len(fence) <= 19 else 0
-    return Lease(job_id=task_id, token=token, fence=number, expires_at=0)
+    fence, _, rest = token.partition(".")
+    secret, _, _ = rest.partition(".")
+    return Lease(job_id=task_id, token=f"{fence}.{secret}", fence=_number(fence) or 0, expires_at=0)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
+def kept_seconds(settings: ServeSettings, token: str) -> float:
+    """Return the length for which a lease was claimed, within the bounds of the settings."""
+    lease_for = _number(token.rpartition(".")[2]) if token.count(".") > 1 else None
+    seconds = settings.lease.total_seconds() if lease_for is None else lease_for / SECOND
+    return min(max(seconds, settings.min_lease.total_seconds()), settings.max_lease.total_seconds())
 
 
 def lease_seconds(settings: ServeSettings, asked: float | None) -> float:
@@ -78,7 +98,7 @@ class LeaseKeeper:
 
     async def extend(self) -> None:
         """Extend the lease. Raises ``Problem`` if the store refuses it."""
-        answer = await self._call.tenant.extend(self.lease, self._lease_for, None)
+        answer = await self._call.tenant.extend(Heartbeat(self.lease, self._lease_for))
         if isinstance(answer, LeaseError):
             raise refused(answer)
         self.lease = answer

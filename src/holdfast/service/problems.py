@@ -18,6 +18,7 @@ from holdfast.errors import (
     LeaseError,
     LeaseExpired,
     LeaseMismatch,
+    PayloadTooLarge,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -173,15 +174,21 @@ def refused(error: LeaseError) -> Problem:
 _LEASE_DETAILS: dict[type[LeaseError], str] = {
     JobNotInflight: "the task has ended, or waits to be claimed again; nothing was changed",
     LeaseMismatch: "the lease token is not that of the present lease; nothing was changed",
-    LeaseExpired: "the lease ended before this call; nothing was changed, and the task will be claimed again",
+    LeaseExpired: "the lease ended before this call; nothing was changed; the task runs again if attempts are left",
 }
+
+
+def details_of(error: Problem | HoldfastError) -> ProblemDetails:
+    """Return why an item of a batch was refused."""
+    return (error if isinstance(error, Problem) else problem_of(error)).details()
 
 
 def problem_of(error: HoldfastError) -> Problem:
     """Return the problem of an error of the store or of a check."""
     match error:
         case InvalidInput():
-            return Problem(Code.INVALID_REQUEST, f"wanted {error.wanted}", field=error.field)
+            code = Code.BODY_TOO_LARGE if isinstance(error, PayloadTooLarge) else Code.INVALID_REQUEST
+            return Problem(code, f"wanted {error.wanted}", field=error.field)
         case JobNotFound():
             return not_found(error.job_id)
         case LeaseError():

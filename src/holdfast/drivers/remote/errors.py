@@ -17,6 +17,7 @@ from holdfast.errors import (
     InvalidInput,
     LedgerTrimmed,
     PayloadError,
+    PayloadTooLarge,
     SpaceInUse,
     StoreBusy,
     StoreFull,
@@ -40,6 +41,7 @@ class _Form(NamedTuple):
 _FORMS: Mapping[type[HoldfastError], _Form] = {
     InvalidInput: _Form(("field",), ("wanted", "got")),
     PayloadError: _Form(("field",), ("wanted", "got")),
+    PayloadTooLarge: _Form(("field",), ("wanted", "got")),
     Unsupported: _Form(("driver", "feature", "reason")),
     WriteRefused: _Form(("job_id",), ("kind", "key")),
     StoreBusy: _Form(("waited",)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +11,7 @@ from holdfast.model import bounds
 
 MAX_SCOPES = 256
 MAX_EVENT_TYPES = 1024
+ALL_COMMANDS = "*"
 ADMIN = "admin"  # the role of operators
 LEEWAY_SECONDS = 30.0  # that the clocks of issuer and service may differ
 
@@ -80,10 +81,7 @@ class ClaimRules:
             space = self.space
             if self.space_claim is not None:
                 space = bounds.check_name(self.space_claim, claims.get(self.space_claim))
-            event_types = frozenset(
-                bounds.check_name("eventTypes", name)
-                for name in _texts("eventTypes", claims.get("eventTypes", []), MAX_EVENT_TYPES)
-            )
+            event_types = commands_of("eventTypes", _texts("eventTypes", claims.get("eventTypes", []), MAX_EVENT_TYPES))
             group = claims.get("workerGroup")
             if group is not None:
                 bounds.check_text("workerGroup", group)
@@ -106,6 +104,12 @@ class ClaimRules:
         names = {*scope.split(" "), *_texts("scopes", claims.get("scopes", []), MAX_SCOPES)}
         known = {f"{self.scope_prefix}{one}": one for one in Scope if one is not Scope.ADMIN}
         return frozenset(known[name] for name in names if name in known)
+
+
+def commands_of(name: str, values: Iterable[str]) -> frozenset[str] | None:
+    """Return the commands that a list allows; None, which is all, if ``*`` is among them. Raises ``InvalidInput``."""
+    names = frozenset(value if value == ALL_COMMANDS else bounds.check_name(name, value) for value in values)
+    return None if ALL_COMMANDS in names else names
 
 
 def _texts(name: str, value: object, most: int) -> list[str]:

@@ -22,7 +22,7 @@ import msgspec
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.service.auth.issuer_request import Unchecked
-from holdfast.service.auth.principal import Principal, Scope, TokenRefused
+from holdfast.service.auth.principal import Principal, Scope, TokenRefused, commands_of
 
 MIN_TOKEN_CHARACTERS = 16
 
@@ -82,7 +82,7 @@ def _principal(entry: _Entry, space: str) -> Principal:
         subject=bounds.check_text("subject", entry.subject),
         space=bounds.check_name("space", entry.space or space),
         scopes=frozenset(entry.scopes) - {Scope.ADMIN},
-        event_types=None if names is None else frozenset(bounds.check_name("event_types", name) for name in names),
+        event_types=None if names is None else commands_of("event_types", names),
         worker_group=None if entry.worker_group is None else bounds.check_text("worker_group", entry.worker_group),
         is_admin=entry.admin,
     )

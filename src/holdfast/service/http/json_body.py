@@ -58,9 +58,13 @@ def read_query(parameters: list[tuple[str, str]], kind: type[T]) -> T:
     if len(values) < len(parameters):
         raise Problem(Code.INVALID_REQUEST, "wanted each parameter once")
     try:
-        return msgspec.convert(values, kind, strict=False)
+        message = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _invalid(error) from error
+    for field in msgspec.structs.fields(kind):  # type: ignore[arg-type] # a Struct
+        if field.encode_name in values and getattr(message, field.name) is None:  # "null": msgspec takes it for None
+            raise Problem(Code.INVALID_REQUEST, "wanted a value, or no such parameter", field=field.encode_name)
+    return message
 
 
 def read_headers(headers: list[tuple[bytes, bytes]], kind: type[T]) -> T:

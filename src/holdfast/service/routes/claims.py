@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from holdfast.clock import SECOND
-from holdfast.errors import LeaseError
+from holdfast.errors import InvalidInput, LeaseError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
 from holdfast.service.auth.principal import Scope
-from holdfast.service.lease_calls import check_owned, lease_of, lease_seconds
+from holdfast.service.lease_calls import (
+    check_owned,
+    check_owner,
+    is_known,
+    kept_seconds,
+    lease_of,
+    lease_seconds,
+    token_of,
+)
 from holdfast.service.operation import Call, Operation, Reply
-from holdfast.service.problems import Code, Problem, refused
+from holdfast.service.problems import Code, Problem, details_of, refused
 from holdfast.service.schemas.fields import instant
-from holdfast.service.schemas.workers import Claim, ClaimRequest, Claims, ExtendedLease, Heartbeat
+from holdfast.service.schemas.workers import (
+    BatchHeartbeat,
+    Claim,
+    ClaimRequest,
+    Claims,
+    ExtendedItem,
+    ExtendedLease,
+    ExtendedLeases,
+    Heartbeat,
+    Heartbeats,
+)
 from holdfast.service.task_answers import task_of
+from holdfast.service.tenants.tenant import Heartbeat as Beat
 from holdfast.service.tenants.waiting_claims import Want
 from holdfast.service.webhook_checks import check_queue
 from holdfast.wire.codec import JSON
+
+E = TypeVar("E", ExtendedLease, ExtendedItem)
 
 
 async def claim(call: Call) -> Reply:
@@ -55,7 +77,7 @@ def _claim(reservation: Reservation, now: int, seconds: float) -> Claim:
     assert until is not None
     return Claim(
         task=task_of(reservation.job, now),
-        lease_token=lease.token,
+        lease_token=token_of(lease, round(seconds * SECOND)),
         fence=lease.fence,
         lease_until=until,
         lease_seconds=seconds,
@@ -64,23 +86,65 @@ def _claim(reservation: Reservation, now: int, seconds: float) -> Claim:
 
 async def heartbeat(call: Call) -> Reply:
     """Extend a lease, and store the progress of the attempt."""
-    request: Heartbeat = call.body
-    task_id = call.path["task_id"]
+    beat = _heartbeat(call, call.path["task_id"], call.body)
+    await check_owned(call, beat.lease)
+    answer = await call.tenant.extend(beat)
+    if isinstance(answer, LeaseError):
+        raise refused(answer)
+    return Reply(content=_extended(ExtendedLease, beat, answer))
+
+
+async def heartbeats(call: Call) -> Reply:
+    """Extend many leases; each one has its own outcome."""
+    requests: list[BatchHeartbeat] = call.body.tasks
+    if len({one.task_id for one in requests}) < len(requests):
+        raise Problem(Code.INVALID_REQUEST, "wanted each task once", field="tasks")
+    outcomes: dict[str, ExtendedItem] = {}
+    beats: list[Beat] = []
+    for one in requests:
+        try:
+            beats.append(_heartbeat(call, one.task_id, one))
+        except (Problem, InvalidInput) as error:
+            outcomes[one.task_id] = ExtendedItem(task_id=one.task_id, problem=details_of(error))
+    unknown = [one.lease.job_id for one in beats if not is_known(call, one.lease)]
+    found = await call.tenant.inspect(unknown) if unknown else {}
+    for task_id in unknown:
+        try:
+            check_owner(call, task_id, found.get(task_id))
+        except Problem as problem:
+            outcomes[task_id] = ExtendedItem(task_id=task_id, problem=problem.details())
+    beats = [one for one in beats if one.lease.job_id not in outcomes]
+    answers = await call.tenant.extend_many(beats) if beats else []
+    for beat, answer in zip(beats, answers, strict=True):
+        task_id = beat.lease.job_id
+        if isinstance(answer, LeaseError):
+            outcomes[task_id] = ExtendedItem(task_id=task_id, problem=details_of(answer))
+        else:
+            outcomes[task_id] = _extended(ExtendedItem, beat, answer)
+    return Reply(content=ExtendedLeases(tasks=[outcomes[one.task_id] for one in requests]))
+
+
+def _heartbeat(call: Call, task_id: str, request: Heartbeat) -> Beat:
+    """Return the lease to extend. Raises ``Problem`` or ``InvalidInput``."""
     progress = None if request.progress is None else JSON.encode(request.progress, field="progress")
     if progress is not None:
         bounds.check_blob("progress", progress, most=bounds.MAX_NOTE_BYTES)
-    seconds = lease_seconds(call.service.serve, request.lease_seconds)
-    lease = lease_of(task_id, request.lease_token)
-    await check_owned(call, lease)
-    answer: Lease | LeaseError = await call.tenant.extend(lease, round(seconds * SECOND), progress)
-    if isinstance(answer, LeaseError):
-        raise refused(answer)
-    until = instant(answer.expires_at)
+    settings = call.service.serve
+    if request.lease_seconds is None:
+        seconds = kept_seconds(settings, request.lease_token)
+    else:
+        seconds = lease_seconds(settings, request.lease_seconds)
+    return Beat(lease_of(task_id, request.lease_token), round(seconds * SECOND), progress)
+
+
+def _extended(kind: type[E], beat: Beat, lease: Lease) -> E:
+    until = instant(lease.expires_at)
     assert until is not None
-    return Reply(
-        content=ExtendedLease(
-            task_id=task_id, lease_until=until, lease_seconds=seconds, cancel_requested=answer.cancel_requested
-        )
+    return kind(
+        task_id=lease.job_id,
+        lease_until=until,
+        lease_seconds=beat.lease_for / SECOND,
+        cancel_requested=lease.cancel_requested,
     )
 
 
@@ -119,6 +183,17 @@ OPERATIONS: Sequence[Operation] = (
         body=Heartbeat,
         answers={200: ExtendedLease},
         problems=STALE,
+        settles=True,
+    ),
+    Operation(
+        name="heartbeatTasks",
+        method="POST",
+        path="/tasks/heartbeat/batch",
+        summary="Extend the leases of many tasks, each with its own outcome",
+        handler=heartbeats,
+        scope=Scope.HEARTBEAT,
+        body=Heartbeats,
+        answers={200: ExtendedLeases},
         settles=True,
     ),
 )

@@ -19,102 +19,107 @@ from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import check_owned, check_owner, is_known, lease_of, read_owned
 from holdfast.service.named_artifacts import settle_with_artifacts
 from holdfast.service.operation import Call, Operation, Reply
-from holdfast.service.problems import Code, Problem, problem_of, refused
+from holdfast.service.problems import Code, Problem, details_of, refused
 from holdfast.service.routes.claims import STALE
 from holdfast.service.schemas.workers import (
     Abandon,
     BatchCompletion,
+    BatchNack,
     Completion,
     Completions,
     Nack,
+    Nacks,
     SettledItem,
-    SettledItems,
+    SettledResults,
     SettledTask,
+    SettledTasks,
 )
-from holdfast.service.statuses import Status, status_of
+from holdfast.service.statuses import OF_STATE, Status
 from holdfast.wire.codec import JSON
 
 FAILED = "failed by its worker"  # the reason of a dead letter
 NO_ERROR = "the worker gave no error"
 
 
-async def submit_result(call: Call) -> Reply:
+async def end_attempt(call: Call) -> Reply:
     """End an attempt with its result, or with its failure."""
-    task_id, completion = call.path["task_id"], call.body
-    lease = lease_of(task_id, completion.lease_token)
-    before = await _read_before(call, lease, fails=completion.status == "FAILED")
-    settlement = _completion(call, lease, before, completion)
-    return Reply(content=await _settle(call, settlement, before, completion.artifacts))
+    request: Completion | Nack = call.body
+    lease = lease_of(call.path["task_id"], request.lease_token)
+    is_read = _fails(request) or not is_known(call, lease)
+    before = await read_owned(call, lease.job_id) if is_read else None
+    settlement = _settlement(call, lease, before, request)
+    return Reply(content=await _settle(call, settlement, before, _artifacts(request)))
 
 
 async def submit_results(call: Call) -> Reply:
-    """End many attempts in one call of the store, those with artifacts one by one; each item has its own outcome."""
-    completions: list[BatchCompletion] = call.body.results
-    leases = [lease_of(one.task_id, one.lease_token) for one in completions]
-    is_read = [
-        one.status == "FAILED" or not is_known(call, lease) for one, lease in zip(completions, leases, strict=True)
-    ]
-    task_ids = [lease.job_id for lease, is_one in zip(leases, is_read, strict=True) if is_one]
-    found = await call.tenant.inspect(task_ids) if task_ids else {}
+    """End many attempts."""
+    return Reply(content=SettledResults(results=await _end_attempts(call, call.body.results)))
+
+
+async def nack_tasks(call: Call) -> Reply:
+    """Fail many attempts."""
+    return Reply(content=SettledTasks(tasks=await _end_attempts(call, call.body.tasks)))
+
+
+async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNack]) -> list[SettledItem]:
+    """End attempts in one call of the store, those with artifacts one by one; each one has its own outcome."""
+    leases = [lease_of(one.task_id, one.lease_token) for one in requests]
+    is_read = [_fails(one) or not is_known(call, lease) for one, lease in zip(requests, leases, strict=True)]
+    read = [lease.job_id for lease, is_one in zip(leases, is_read, strict=True) if is_one]
+    found = await call.tenant.inspect(read) if read else {}
     settlements: dict[int, Settlement] = {}
-    items: dict[int, SettledItem] = {}
-    for place, (completion, lease) in enumerate(zip(completions, leases, strict=True)):
+    outcomes: dict[int, SettledItem] = {}
+    for place, (request, lease) in enumerate(zip(requests, leases, strict=True)):
         try:
             before = check_owner(call, lease.job_id, found.get(lease.job_id)) if is_read[place] else None
-            settlement = _completion(call, lease, before, completion)
-            if completion.artifacts:
-                settled = await _settle(call, settlement, before, completion.artifacts)
-                items[place] = SettledItem(task_id=settled.task_id, status=settled.status)
+            settlement = _settlement(call, lease, before, request)
+            if artifacts := _artifacts(request):
+                outcomes[place] = _item(await _settle(call, settlement, before, artifacts))
             else:
                 settlements[place] = settlement
-        except Problem as problem:
-            items[place] = _refused_item(completion.task_id, problem)
-        except (InvalidInput, ArtifactError) as error:
-            items[place] = _refused_item(completion.task_id, problem_of(error))
+        except (Problem, InvalidInput, ArtifactError) as error:
+            outcomes[place] = SettledItem(task_id=lease.job_id, problem=details_of(error))
     answers = await call.tenant.settle_many(list(settlements.values())) if settlements else []
     for (place, settlement), refusal in zip(settlements.items(), answers, strict=True):
         task_id = settlement.lease.job_id
         if refusal is not None:
-            items[place] = _refused_item(task_id, refused(refusal))
+            outcomes[place] = SettledItem(task_id=task_id, problem=details_of(refusal))
         else:
-            status = _status_after(call, settlement, found.get(task_id))
-            items[place] = SettledItem(task_id=task_id, status=status)
-    return Reply(content=SettledItems(items=[items[place] for place in range(len(completions))]))
+            outcomes[place] = _item(_settled(settlement, found.get(task_id)))
+    return [outcomes[place] for place in range(len(requests))]
 
 
-async def _read_before(call: Call, lease: Lease, *, fails: bool) -> Inspection | None:
-    """Return the task before its lease ends. None if nothing of it is needed: its owner is known, and it does not fail.
-
-    Raises ``Problem`` if there is none, or if another subject has claimed it.
-    """
-    return await read_owned(call, lease.job_id) if fails or not is_known(call, lease) else None
+def _item(settled: SettledTask) -> SettledItem:
+    return SettledItem(task_id=settled.task_id, status=settled.status, delay_seconds=settled.delay_seconds)
 
 
-def _refused_item(task_id: str, problem: Problem) -> SettledItem:
-    return SettledItem(task_id=task_id, problem=problem.details())
+def _fails(request: Completion | Nack) -> bool:
+    """Whether the attempt has failed. What the task becomes then depends on the task."""
+    return isinstance(request, Nack) or request.status == "FAILED"
 
 
-def _completion(call: Call, lease: Lease, before: Inspection | None, completion: Completion) -> Settlement:
-    """Return the settlement; a failure needs the task. Raises ``InvalidInput`` for a result that is too large."""
-    if completion.status == "COMPLETED":
-        result = None if completion.result is None else JSON.encode(completion.result, field="result")
+def _artifacts(request: Completion | Nack) -> Sequence[str]:
+    return request.artifacts if isinstance(request, Completion) else ()
+
+
+def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Completion | Nack) -> Settlement:
+    """Return the settlement; a failure needs the task. Raises ``Problem`` or ``InvalidInput`` for a bad result."""
+    if isinstance(request, Nack):
+        error, delay = request.reason, request.delay_seconds
+    elif request.status == "COMPLETED":
+        result = None if request.result is None else JSON.encode(request.result, field="result")
         if result is not None:
             bounds.check_blob("result", result, most=bounds.MAX_PAYLOAD_BYTES)
         return Ack(lease, result=result)
-    error = completion.error or NO_ERROR
-    if completion.retryable:
-        assert before is not None
-        return Retry(lease, delay=call.tenant.retry_delay(before.job), error=error)
-    return Fail(lease, reason=FAILED, error=error)
-
-
-async def nack(call: Call) -> Reply:
-    """Fail the attempt; the task runs again later, or has failed if this was its last attempt."""
-    request: Nack = call.body
-    before = await read_owned(call, call.path["task_id"])
-    delay = call.tenant.retry_delay(before.job) if request.delay_seconds is None else _delay(request.delay_seconds)
-    retry = Retry(lease_of(before.job.id, request.lease_token), delay=delay, error=request.reason or NO_ERROR)
-    return Reply(content=await _settle(call, retry, before))
+    elif request.result is not None:
+        raise Problem(Code.INVALID_REQUEST, "wanted no result of a failed attempt; say why in error", field="result")
+    elif not request.retryable:
+        return Fail(lease, reason=FAILED, error=request.error or NO_ERROR)
+    else:
+        error, delay = request.error, None
+    assert before is not None
+    wait = call.tenant.retry_delay(before.job) if delay is None else _delay(delay)
+    return Retry(lease, delay=wait, error=error or NO_ERROR)
 
 
 async def abandon(call: Call) -> Reply:
@@ -125,11 +130,9 @@ async def abandon(call: Call) -> Reply:
     if (error := await call.tenant.settle(Release(lease, delay=_delay(request.delay_seconds)))) is not None:
         raise refused(error)
     after = await call.tenant.inspect_one(lease.job_id)
-    if after is None or after.job.state is State.INFLIGHT:  # removed or claimed again before it was read
-        status = Status.DELAYED if request.delay_seconds else Status.PENDING
-    else:
-        status = _status_of(call, after)
-    return Reply(content=SettledTask(task_id=lease.job_id, status=status))
+    if after is not None and after.job.state.has_ended:  # it was cancelled, or given back for too long
+        return Reply(content=SettledTask(task_id=lease.job_id, status=OF_STATE[after.job.state]))
+    return Reply(content=_runs_again(lease.job_id, _delay(request.delay_seconds)))
 
 
 def _delay(seconds: float) -> int:
@@ -137,7 +140,7 @@ def _delay(seconds: float) -> int:
 
 
 async def _settle(
-    call: Call, settlement: Settlement, before: Inspection | None, artifacts: Sequence[str] = ()
+    call: Call, settlement: Settlement, before: Inspection | None, artifacts: Sequence[str]
 ) -> SettledTask:
     if artifacts:
         transfers_of(call)
@@ -146,31 +149,33 @@ async def _settle(
         error = await call.tenant.settle(settlement)
     if error is not None:
         raise refused(error)
-    return SettledTask(task_id=settlement.lease.job_id, status=_status_after(call, settlement, before))
+    return _settled(settlement, before)
 
 
-def _status_after(call: Call, settlement: Settlement, before: Inspection | None) -> Status:
-    """Return the status that the settlement has left: that of the task before, if it has repeated the call that did.
+def _settled(settlement: Settlement, before: Inspection | None) -> SettledTask:
+    """Return the task as the settlement has left it. A settlement that was made before has left it as it is now.
 
     If a cancel came between the read and the settlement, the task is cancelled, as if the cancel had come right after.
     """
+    task_id = settlement.lease.job_id
     if isinstance(settlement, Ack):
-        return Status.COMPLETED
+        return SettledTask(task_id=task_id, status=Status.COMPLETED)
     assert before is not None
-    if before.job.state is not State.INFLIGHT:
-        return _status_of(call, before)
+    job = before.job
+    if job.state is State.READY:
+        return _runs_again(task_id, 0 if job.run_at is None else job.run_at - (job.failed_at or 0))
+    if job.state is not State.INFLIGHT:
+        return SettledTask(task_id=task_id, status=OF_STATE[job.state])
     if before.cancel_requested:
-        return Status.CANCELLED
-    if isinstance(settlement, Fail) or before.job.attempts >= before.job.max_attempts:
-        return Status.FAILED
-    return Status.DELAYED if settlement.delay else Status.PENDING
+        return SettledTask(task_id=task_id, status=Status.CANCELLED)
+    if isinstance(settlement, Retry) and job.attempts < job.max_attempts:
+        return _runs_again(task_id, settlement.delay)
+    return SettledTask(task_id=task_id, status=Status.FAILED)
 
 
-def _status_of(call: Call, inspected: Inspection) -> Status:
-    """Return the status of a task whose lease has ended; delayed also if the delay is over."""
-    if inspected.job.state is State.READY:
-        return Status.PENDING if inspected.job.run_at is None else Status.DELAYED
-    return status_of(inspected.job, call.tenant.clock.now())
+def _runs_again(task_id: str, delay: int) -> SettledTask:
+    status = Status.DELAYED if delay else Status.PENDING
+    return SettledTask(task_id=task_id, status=status, delay_seconds=delay / SECOND)
 
 
 OPERATIONS: Sequence[Operation] = (
@@ -179,7 +184,7 @@ OPERATIONS: Sequence[Operation] = (
         method="POST",
         path="/tasks/{task_id}/result",
         summary="End an attempt: COMPLETED with a result, or FAILED with an error",
-        handler=submit_result,
+        handler=end_attempt,
         scope=Scope.RESULT,
         body=Completion,
         answers={200: SettledTask},
@@ -194,7 +199,7 @@ OPERATIONS: Sequence[Operation] = (
         handler=submit_results,
         scope=Scope.RESULT,
         body=Completions,
-        answers={200: SettledItems},
+        answers={200: SettledResults},
         settles=True,
     ),
     Operation(
@@ -202,11 +207,22 @@ OPERATIONS: Sequence[Operation] = (
         method="POST",
         path="/tasks/{task_id}/nack",
         summary="Fail an attempt; the task runs again after a delay",
-        handler=nack,
+        handler=end_attempt,
         scope=Scope.NACK,
         body=Nack,
         answers={200: SettledTask},
         problems=STALE,
+        settles=True,
+    ),
+    Operation(
+        name="nackTasks",
+        method="POST",
+        path="/tasks/nack/batch",
+        summary="Fail many attempts, each with its own outcome",
+        handler=nack_tasks,
+        scope=Scope.NACK,
+        body=Nacks,
+        answers={200: SettledTasks},
         settles=True,
     ),
     Operation(

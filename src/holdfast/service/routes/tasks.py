@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from holdfast.artifacts.manifest import Artifact
@@ -39,7 +40,7 @@ def _record(call: Call, task: NewTask) -> JobRecord:
 def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
     """Return the record of a new task. Raises ``InvalidInput``."""
     settings = call.service.settings
-    return call.tenant.record_of(
+    record = call.tenant.record_of(
         JobRequest(
             type=task.command,
             payload=payload,
@@ -55,6 +56,9 @@ def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
             webhook=None if task.webhook is None else check_webhook(call, "webhook", task.webhook),
         )
     )
+    if record.run_at is not None and record.run_at <= call.tenant.clock.now():
+        return replace(record, run_at=None)  # due at once: its age, and its place in the queue, count from now on
+    return record
 
 
 def _conflict(answer: Enqueued) -> Problem:
@@ -91,7 +95,7 @@ async def enqueue_batch(call: Call) -> Reply:
     if records:
         answers = await call.tenant.enqueue_many(list(records.values()))
         outcomes |= {place: _outcome(answer) for place, answer in zip(records, answers, strict=True)}
-    return Reply(status=202, content=BatchOutcome(items=[outcomes[place] for place in range(len(outcomes))]))
+    return Reply(status=202, content=BatchOutcome(tasks=[outcomes[place] for place in range(len(outcomes))]))
 
 
 def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:

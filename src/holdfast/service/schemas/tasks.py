@@ -72,9 +72,9 @@ class BatchItem(Answer):
 
 
 class BatchOutcome(Answer):
-    """One outcome per item, in order."""
+    """One outcome per task, in order."""
 
-    items: list[BatchItem]
+    tasks: list[BatchItem]
 
 
 class Task(Answer):

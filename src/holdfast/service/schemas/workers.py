@@ -60,7 +60,7 @@ class Heartbeat(Request):
     """Extend the lease from now on."""
 
     lease_token: LeaseToken
-    lease_seconds: PositiveSeconds | None = None
+    lease_seconds: PositiveSeconds | None = None  # None: as long as it was claimed for
     progress: Any = None  # None leaves the stored value
 
 
@@ -74,7 +74,7 @@ class ExtendedLease(Answer):
 
 
 class Completion(Request):
-    """The end of an attempt. ``FAILED`` is final, unless it is ``retryable``."""
+    """The end of an attempt. ``FAILED`` is final, unless it is ``retryable``, and has no result."""
 
     lease_token: LeaseToken
     status: Literal["COMPLETED", "FAILED"]
@@ -100,10 +100,11 @@ class Abandon(Request):
 
 
 class SettledTask(Answer):
-    """The task after its lease has ended."""
+    """The task after its lease has ended; with ``delaySeconds`` if it runs again."""
 
     task_id: str
     status: Status
+    delay_seconds: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class BatchCompletion(Completion, kw_only=True):
@@ -118,15 +119,62 @@ class Completions(Request):
     results: Annotated[list[BatchCompletion], Meta(min_length=1, max_length=MAX_BATCH_TASKS)]
 
 
+class BatchNack(Nack, kw_only=True):
+    """One failed attempt in a batch."""
+
+    task_id: Name
+
+
+class Nacks(Request):
+    """Many failed attempts, each with its own outcome."""
+
+    tasks: Annotated[list[BatchNack], Meta(min_length=1, max_length=MAX_BATCH_TASKS)]
+
+
 class SettledItem(Answer):
-    """The outcome of one item of a batch."""
+    """The outcome of one item of a batch: as ``SettledTask``, or a problem."""
 
     task_id: str
     status: Status | msgspec.UnsetType = msgspec.UNSET
+    delay_seconds: float | msgspec.UnsetType = msgspec.UNSET
     problem: ProblemDetails | msgspec.UnsetType = msgspec.UNSET
 
 
-class SettledItems(Answer):
-    """One outcome per item, in order."""
+class SettledResults(Answer):
+    """One outcome per result, in order."""
 
-    items: list[SettledItem]
+    results: list[SettledItem]
+
+
+class SettledTasks(Answer):
+    """One outcome per task, in order."""
+
+    tasks: list[SettledItem]
+
+
+class BatchHeartbeat(Heartbeat, kw_only=True):
+    """The heartbeat of one task in a batch."""
+
+    task_id: Name
+
+
+class Heartbeats(Request):
+    """The heartbeats of many tasks, each named once, and each with its own outcome."""
+
+    tasks: Annotated[list[BatchHeartbeat], Meta(min_length=1, max_length=MAX_BATCH_TASKS)]
+
+
+class ExtendedItem(Answer):
+    """The outcome of one item of a batch: as ``ExtendedLease``, or a problem."""
+
+    task_id: str
+    lease_until: Instant | msgspec.UnsetType = msgspec.UNSET
+    lease_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    cancel_requested: bool | msgspec.UnsetType = msgspec.UNSET
+    problem: ProblemDetails | msgspec.UnsetType = msgspec.UNSET
+
+
+class ExtendedLeases(Answer):
+    """One outcome per task, in order."""
+
+    tasks: list[ExtendedItem]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from holdfast.artifacts.payloads import reference_of
 from holdfast.client import Client, batches
@@ -41,6 +42,14 @@ MAX_CLAIM_KINDS = 1000  # for which claims that meet are remembered to be alike
 MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed out
 
 
+class Heartbeat(NamedTuple):
+    """One lease to extend."""
+
+    lease: Lease
+    lease_for: int
+    progress: bytes | None = None
+
+
 class Tenant:
     """One space. Used by one event loop."""
 
@@ -68,6 +77,7 @@ class Tenant:
         self.work = WorkWatch(store, calls)
         self._enqueues = Batcher(self._enqueue_batch)
         self._settles = Batcher(self._settle_batch)
+        self._extends = Batcher(self.extend_many)
         self._inspections = Batcher(self._inspect_batch)
         self.handed_out = HandedOutLeases()
         self._reserves: dict[Want, Batcher[None, list[Reservation]]] = {}  # of claims for one task each
@@ -218,11 +228,28 @@ class Tenant:
         found = await self.inspect(task_ids)
         return [found.get(task_id) for task_id in task_ids]
 
-    async def extend(self, lease: Lease, lease_for: int, progress: bytes | None) -> Lease | LeaseError:
-        """Extend a lease."""
-        notes = None if progress is None else {lease.job_id: Note(progress=progress)}
-        [answer] = await self.calls.settle(self.store.extend, [lease], lease_for=lease_for, notes=notes)
-        return answer
+    async def extend(self, heartbeat: Heartbeat) -> Lease | LeaseError:
+        """Extend a lease, in one call with those of other requests that meet it."""
+        return await self._extends.submit(heartbeat)
+
+    async def extend_many(self, heartbeats: Sequence[Heartbeat]) -> list[Lease | LeaseError]:
+        """Extend the leases of one request."""
+        return await self.calls.settle(self._extend, heartbeats)
+
+    def _extend(self, heartbeats: Sequence[Heartbeat]) -> list[Lease | LeaseError]:
+        """Extend leases in one call for each length. A call names a task once: notes are by task, not by lease."""
+        groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        seen: Counter[str] = Counter()
+        for place, one in enumerate(heartbeats):
+            groups[one.lease_for, seen[one.lease.job_id]].append(place)
+            seen[one.lease.job_id] += 1
+        answers: dict[int, Lease | LeaseError] = {}
+        for (lease_for, _), places in groups.items():
+            group = [heartbeats[place] for place in places]
+            notes = {one.lease.job_id: Note(progress=one.progress) for one in group if one.progress is not None}
+            extended = self.store.extend([one.lease for one in group], lease_for=lease_for, notes=notes or None)
+            answers.update(zip(places, extended, strict=True))
+        return [answers[place] for place in range(len(heartbeats))]
 
     async def settle(self, settlement: Settlement) -> LeaseError | None:
         """End one lease, in one transaction with those of other requests that meet it."""
