@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from holdfast.artifacts.manifest import Artifact
-from holdfast.artifacts.records import visible_artifacts
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
@@ -123,14 +121,11 @@ async def show_result(call: Call) -> Reply:
         raise Problem(Code.INVALID_REQUEST, f"wanted at most {most:g} seconds", field="wait")
     if call.query.wait:
         await tenant.wait_until_ended(task_id, call.query.wait, ends=call.ends())
-    found = (await tenant.calls.run(tenant.store.inspect, [task_id])).get(task_id)
+    found, artifacts = await tenant.read_result(task_id, has_artifacts=call.service.artifacts is not None)
     if found is None:
         raise not_found(task_id)
     if not found.job.state.has_ended:
         return Reply(status=202, content=result_of(found.job, tenant.clock.now(), None))
-    artifacts: tuple[Artifact, ...] = ()
-    if call.service.artifacts is not None:
-        artifacts = await tenant.calls.run(visible_artifacts, tenant.store, found)
     return Reply(content=result_of(found.job, tenant.clock.now(), found.ended_at, artifacts))
 
 

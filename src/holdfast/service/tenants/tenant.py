@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from holdfast.artifacts.manifest import Artifact
 from holdfast.artifacts.payloads import reference_of
+from holdfast.artifacts.records import visible_artifacts
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
 from holdfast.drivers.contract import Inspection, Store
@@ -24,6 +26,7 @@ from holdfast.service.tenants.batching import Batcher
 from holdfast.service.tenants.handed_out import HandedOutLeases
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_back
+from holdfast.service.tenants.waiting_results import WaitingResults
 from holdfast.service.tenants.work_watch import WorkWatch
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
@@ -36,7 +39,7 @@ from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.verification import Verification
 
 MAX_CLAIM_BYTES = 16 << 20  # of payload in one claim
-FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5  # between two reads of a task that is waited for
+PARALLEL_RESULTS = 4  # whole tasks that are read at the same time for requests that ask for a result
 UNVERIFIED_DELAY = SECOND  # before a job whose signature could not be verified is looked at again
 MAX_CLAIM_KINDS = 1000  # for which claims that meet are remembered to be alike
 MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed out
@@ -81,7 +84,8 @@ class Tenant:
         self._inspections = Batcher(self._inspect_batch)
         self.handed_out = HandedOutLeases()
         self._reserves: dict[Want, Batcher[None, list[Reservation]]] = {}  # of claims for one task each
-        self._ended: defaultdict[str, list[asyncio.Event]] = defaultdict(list)  # by task id
+        self._results = WaitingResults(store, calls)
+        self._result_reads = asyncio.Semaphore(PARALLEL_RESULTS)
 
     # Producers --------------------------------------------------------------------------------------------------
 
@@ -116,34 +120,18 @@ class Tenant:
                 return [error]
             return [answer for record in records for answer in self._store_records([record])]
 
-    async def wait_until_ended(
-        self, task_id: str, seconds: float, *, ends: Callable[[], Awaitable[object]]
-    ) -> JobRecord | None:
-        """Return the job when it has ended, or after so many seconds, or when ``ends`` has; None if there is none.
+    async def wait_until_ended(self, task_id: str, seconds: float, *, ends: Callable[[], Awaitable[object]]) -> None:
+        """Return when a task has ended or does not exist, after so many seconds, or when ``ends`` has ended.
 
         An end that this process has written is seen at once; one that another process has written, within a second.
         """
-        event = asyncio.Event()
-        self._ended[task_id].append(event)
-        ending = asyncio.ensure_future(ends())
-        pause, deadline = FIRST_POLL_SECONDS, asyncio.get_running_loop().time() + seconds
-        try:
-            while True:
-                record = await self.calls.run(self.store.get, task_id)
-                left = deadline - asyncio.get_running_loop().time()
-                if record is None or record.state.has_ended or left <= 0 or ending.done():
-                    return record
-                changed = asyncio.ensure_future(event.wait())
-                with self._requests.waiting():
-                    await asyncio.wait({changed, ending}, timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                event.clear()
-                pause = min(2 * pause, MAX_POLL_SECONDS)
-        finally:
-            ending.cancel()
-            self._ended[task_id].remove(event)
-            if not self._ended[task_id]:
-                del self._ended[task_id]
+        with self._requests.waiting():
+            await self._results.wait(task_id, seconds, ends=ends)
+
+    async def read_result(self, task_id: str, *, has_artifacts: bool) -> tuple[Inspection | None, tuple[Artifact, ...]]:
+        """Return a job, and its artifacts. A request that has waited is not refused: it waits for its turn."""
+        async with self._result_reads:
+            return await self.calls.settle(_read_result, self.store, task_id, has_artifacts=has_artifacts)
 
     # Workers ----------------------------------------------------------------------------------------------------
 
@@ -268,9 +256,7 @@ class Tenant:
 
     def settled(self, task_ids: Sequence[str]) -> None:
         """Leases of these tasks have ended: wake the requests that wait for the tasks, or for work."""
-        for task_id in task_ids:
-            for event in self._ended.get(task_id, ()):
-                event.set()
+        self._results.changed(task_ids)
         self._notify()  # a retried or released task, and the next one of a domain
         self._on_ended()
 
@@ -305,6 +291,14 @@ class Tenant:
     async def stop(self) -> None:
         """End what runs in the background."""
         await self._waiting.stop()
+        await self._results.stop()
+
+
+def _read_result(store: Store, task_id: str, *, has_artifacts: bool) -> tuple[Inspection | None, tuple[Artifact, ...]]:
+    found = store.inspect([task_id]).get(task_id)
+    if found is None or not has_artifacts or not found.job.state.has_ended:
+        return found, ()
+    return found, visible_artifacts(store, found)
 
 
 def _can_be_sent(job: JobRecord) -> bool:

@@ -1,0 +1,40 @@
+"""Many requests that wait for results: all get them, and one read of the states serves all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from holdfast.model.settlement import Ack
+from tests.service.http_service import TIMEOUT_SECONDS, RunningService, in_thread, running_service, sqlite_url
+from tests.waiting import wait_until
+
+MINUTE = 60_000_000
+
+
+async def wait_for_all(running: RunningService, task_ids: list[str]) -> list[tuple[int, object]]:
+    """Wait for the result of each task on a connection of its own; return statuses and results, in order."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(
+        base_url=running.url, timeout=2 * TIMEOUT_SECONDS, limits=limits, trust_env=False
+    ) as client:
+        answers = await asyncio.gather(
+            *(client.get(f"/v1/tasks/{task_id}/result", params={"wait": 60}) for task_id in task_ids)
+        )
+    return [(answer.status_code, answer.json().get("result")) for answer in answers]
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.long)])
+def test_many_requests_that_wait_for_results_get_them(tmp_path, count):
+    with running_service(sqlite_url(tmp_path), threads=1) as running:
+        tasks = [{"command": "a", "payload": number} for number in range(count)]
+        items = running.post("/v1/tasks/batch", {"tasks": tasks}).json()["items"]
+        task_ids = [item["taskId"] for item in items]
+        answers = in_thread(lambda: asyncio.run(wait_for_all(running, task_ids)))
+        wait_until(lambda: running.service.requests._waiting == count)
+        # As another process would end them: nobody tells the service.
+        leased = running.store.reserve(["default"], limit=count, lease_for=MINUTE)
+        running.store.settle([Ack(one.lease, result=one.job.payload) for one in leased])
+        assert answers() == [(200, number) for number in range(count)]
