@@ -30,8 +30,8 @@ async def wait_for_all(running: RunningService, task_ids: list[str]) -> list[tup
 def test_many_requests_that_wait_for_results_get_them(tmp_path, count):
     with running_service(sqlite_url(tmp_path), threads=1) as running:
         tasks = [{"command": "a", "payload": number} for number in range(count)]
-        items = running.post("/v1/tasks/batch", {"tasks": tasks}).json()["items"]
-        task_ids = [item["taskId"] for item in items]
+        created = running.post("/v1/tasks/batch", {"tasks": tasks}).json()["tasks"]
+        task_ids = [item["taskId"] for item in created]
         answers = in_thread(lambda: asyncio.run(wait_for_all(running, task_ids)))
         wait_until(lambda: running.service.requests._waiting == count)
         # As another process would end them: nobody tells the service.
