@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from holdfast.service.routes import subscriptions
 from holdfast.settings import Settings
 from holdfast.settings.serve import AuthMode
 from tests.service.http_service import RunningService, running_service, sqlite_url
@@ -108,6 +109,20 @@ def test_a_subscription_goes_on_with_heartbeats_and_ends_by_a_delete(service, re
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
+def test_hash_tells_every_task_also_while_one_subscriber_is_down(service, receiver, command, monkeypatch):
+    monkeypatch.setattr(receiver, "respond", lambda one: 503 if one.path == "/down" else 204)
+    for path in ("up", "down"):
+        body = {"callbackUrl": f"{receiver.url}/{path}", "eventTypes": [command], "deliveryMode": "hash"}
+        assert service.post(PATH, body).status_code == 201
+    tasks = {service.enqueue(command) for _ in range(40)}
+
+    def told():
+        bodies = [one.body for one in list(receiver.received) if one.path == "/up"]
+        return {id_ for body in bodies if body["eventType"] == command for id_ in body["taskIds"]}
+
+    assert wait_until(lambda: told() == tasks)
+
+
 def test_heartbeats_that_meet_are_all_answered_and_a_delete_among_them_ends_the_subscription(
     service, receiver, command
 ):
@@ -137,6 +152,20 @@ def test_heartbeats_that_meet_are_all_answered_and_a_delete_among_them_ends_the_
 def test_what_cannot_be_subscribed_to_is_refused(service, receiver, command, change, field):
     answer = service.post(PATH, {"callbackUrl": f"{receiver.url}/", "eventTypes": [command], **change})
     assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (400, "invalid_request", field)
+
+
+def test_the_subscriptions_of_one_subject_are_bounded(guarded, receiver, monkeypatch):
+    monkeypatch.setattr(subscriptions, "MAX_OF_SUBJECT", 2)
+    body = {"callbackUrl": f"{receiver.url}/", "eventTypes": ["any"]}
+    answers = [guarded.post(PATH, body, token="token-of-another-one") for _ in range(3)]
+    assert [one.status_code for one in answers] == [201, 201, 429]
+    assert (answers[2].json()["code"], answers[2].headers["retry-after"]) == ("rate_limited", "60")
+    path = f"{PATH}/{answers[0].json()['subscriptionId']}"
+    headers = {"authorization": "Bearer token-of-another-one"}
+    assert guarded.client.delete(path, headers=headers).status_code == 204
+    assert guarded.post(PATH, body, token="token-of-another-one").status_code == 201
+    for one in guarded.get(PATH, token="token-of-another-one").json()["subscriptions"]:
+        guarded.client.delete(f"{PATH}/{one['subscriptionId']}", headers=headers)
 
 
 def test_tokens_bound_what_is_subscribed_to_and_seen(guarded, receiver):

@@ -506,16 +506,22 @@ _RARE = (
 
 _DELIVERY = ("job_id", "type", "space", "attempt")
 _WEBHOOKS = (
-    _event("webhook.delivered", logging.DEBUG, "the receiver has accepted a delivery", *_DELIVERY),
-    _event(
-        "webhook.failed", logging.INFO, "a delivery was not accepted; a callback is sent again", *_DELIVERY, "reason"
-    ),
+    _event("webhook.delivered", logging.DEBUG, "the receiver has accepted a callback", *_DELIVERY),
+    _event("webhook.failed", logging.INFO, "a callback was not accepted; it is sent again", *_DELIVERY, "reason"),
     _event("webhook.dead", logging.WARNING, "a callback is given up: a dead letter", *_DELIVERY, "reason"),
     _event(
         "webhook.unsettled",
         logging.WARNING,
         "the store did not learn what became of a delivery, which is sent again",
         "job_id",
+        "reason",
+    ),
+    _event(
+        "webhook.unnotified",
+        logging.INFO,
+        "a worker was not told of work; others of its group or hash are told instead",
+        "space",
+        "subscription",
         "reason",
     ),
     _event(

@@ -1,4 +1,4 @@
-"""One attempt of a delivery: sign, send, and decide what the answer means."""
+"""One attempt of a callback: sign, send, and decide what the answer means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.net.guarded import HEADERS, Request, Response, Rules, check_ca_fil
 from holdfast.net.retry_after import retry_after
 from holdfast.net.urls import parse_pattern
 from holdfast.settings.webhooks import WebhookSettings
-from holdfast.webhooks.delivery import CALLBACK, Delivery, read_delivery
+from holdfast.webhooks.delivery import Delivery, read_delivery
 from holdfast.webhooks.signature import ID, SIGNATURE, TIMESTAMP, signed_headers
 from holdfast.wire.codec import JSON
 from holdfast.worker.decide import BAD_PAYLOAD
@@ -49,39 +49,42 @@ def delivery_rules(settings: WebhookSettings) -> Rules:
 
 
 def attempt(reservation: Reservation, rules: Rules, secrets: Sequence[bytes], now: int) -> Settlement:
-    """Send the request of a delivery job; return how its lease ends. ``now`` is the instant of the signature."""
+    """Send the request of a callback; return how its lease ends. ``now`` is the instant of the signature."""
     job, lease = reservation.job, reservation.lease
     try:
         delivery = read_delivery(job)
     except InvalidInput as error:
         return Fail(lease, reason=BAD_PAYLOAD, error=str(error))
-    if delivery.expires_at is not None and now >= delivery.expires_at:
-        return Ack(lease, detail="expired before it was sent")
     try:
-        response = _send(delivery, rules, secrets, now)
+        response = send_delivery(delivery, rules, secrets, now)
     except RequestRefused as error:
         return Fail(lease, reason=REFUSED, error=error.reason)
     except RequestFailed as error:
         answer, after = str(error), None
     else:
-        if 200 <= response.status < 300:
+        if is_accepted(response):
             return Ack(lease, result=JSON.encode({"status": response.status}))
-        answer, after = _describe(response), retry_after(response)
-        if response.status == STATUS_GONE and job.type == CALLBACK:
+        answer, after = describe(response), retry_after(response)
+        if response.status == STATUS_GONE:
             return Fail(lease, reason=GONE, error=answer)
-    if job.type != CALLBACK:
-        return Ack(lease, detail=f"not delivered: {answer}")
     delay = BACKOFF.delay(max(1, job.attempts), random.random())  # noqa: S311 - jitter
     return Retry(lease, delay=from_timedelta(max(delay, after or timedelta())), error=answer)
 
 
-def _send(delivery: Delivery, rules: Rules, secrets: Sequence[bytes], now: int) -> Response:
+def send_delivery(delivery: Delivery, rules: Rules, secrets: Sequence[bytes], now: int) -> Response:
+    """Sign and send a request; ``now`` is the instant of the signature. Raises as ``send``."""
     body = delivery.body.encode()
     headers = {"content-type": "application/json", "user-agent": USER_AGENT}
     headers |= signed_headers(secrets, message_id=delivery.id, timestamp=now // SECOND, body=body)
     return send(Request(url=delivery.url, method="POST", headers=headers, body=body), rules)
 
 
-def _describe(response: Response) -> str:
+def is_accepted(response: Response) -> bool:
+    """Whether the receiver has taken the request."""
+    return 200 <= response.status < 300
+
+
+def describe(response: Response) -> str:
+    """Return an answer as one line: its status, and the beginning of its text."""
     shown = response.body.decode(errors="replace").strip()[:MAX_SHOWN_BODY_CHARACTERS]
     return f"status {response.status}: {plain_text(shown)}" if shown else f"status {response.status}"

@@ -1,24 +1,32 @@
-"""``Deliveries``: reserves the delivery jobs of one space, lets senders send them, and settles them."""
+"""``Deliveries``: reserves the callbacks of one space, lets senders send them, and settles them.
+
+A callback that may not begin yet, because its host or its space has its share of the senders, stays leased: so the
+store hands out no more of its host. A host that did not answer is left alone for a while (``Retry.hold_key``), and its
+other callbacks are given back.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-from holdfast.clock import SECOND, Clock, monotonic
+from holdfast.clock import DAY, MINUTE, SECOND, Clock, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import QueueSettings, Store
 from holdfast.errors import HoldfastError
 from holdfast.model.isolation import Isolation
+from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.net.guarded import Rules
 from holdfast.webhooks.attempt import attempt
-from holdfast.webhooks.delivery import QUEUE, TYPES
+from holdfast.webhooks.delivery import CALLBACK, QUEUE
 from holdfast.webhooks.secrets import WebhookSecrets
-from holdfast.webhooks.senders import Senders
+from holdfast.webhooks.senders import SILENT_SECONDS, Senders
+from holdfast.webhooks.shares import Place
 from holdfast.worker.decide import BAD_SIGNATURE
 from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.outcome import BadSignature
@@ -27,11 +35,16 @@ from holdfast.worker.verification import Verification
 LEASE_SECONDS = 10
 BEAT_SECONDS = LEASE_SECONDS / 3
 MAX_PER_HOST = 16  # requests to one host at a time, of all processes: half of the senders of one
+MAX_HELD = 512  # leases of one space in one process, most of which wait for a sender
+MAX_RESERVED_BYTES = 32 << 20  # of one reserve
+MAX_WAITING_BYTES = 16 << 10  # of a callback that waits; a larger one is read again when it is sent
+MAX_HOLD = MINUTE  # for which a host that did not answer is left alone, at most
+RELEASE_BUDGET = 30 * DAY  # a callback waits for its host for so long, beside its attempts
 UNVERIFIED_DELAY = 10 * SECOND
 
 
 class Deliveries:
-    """The delivery jobs of one space. ``send_due`` and ``beat`` are called by one thread."""
+    """The callbacks of one space. ``reserve_due``, ``beat`` and ``give_back`` are called by one thread."""
 
     def __init__(
         self,
@@ -55,36 +68,50 @@ class Deliveries:
         self._senders = senders
         self._clock = clock
         self._on_sent = on_sent
-        self._running: dict[str, Lease] = {}
+        self._held: dict[str, Lease] = {}  # by job id
+        self._begun: set[str] = set()  # those of them that are being sent
+        self._hosts_held_until: dict[str, float] = {}
         self._lock = threading.Lock()
         self._beat_at = 0.0
-        self._is_limited = not store.capabilities.has(Feature.KEY_LIMITS)
+        self._has_key_limits = store.capabilities.has(Feature.KEY_LIMITS)
+        self._is_limited = not self._has_key_limits
 
-    def send_due(self) -> None:
-        """Reserve as many deliveries as can be sent at once, and send them."""
-        if not self._senders.free or not self._secrets.of(self._space):
+    def reserve_due(self) -> None:
+        """Reserve as many callbacks as there are free senders, and let them wait for one."""
+        limit = min(self._senders.room(self._space), MAX_HELD - len(self._held))
+        if limit <= 0 or not self._secrets.of(self._space):
             return
-        if not self._store.any_open([QUEUE], TYPES):
+        if not self._store.any_open([QUEUE], [CALLBACK]):
             return
         self._limit_hosts()
         reservations = self._store.reserve(
             [QUEUE],
-            limit=self._senders.free,
+            limit=limit,
             lease_for=LEASE_SECONDS * SECOND,
             worker=self._name,
-            types=TYPES,
+            types=[CALLBACK],
+            max_bytes=MAX_RESERVED_BYTES,
             isolation=Isolation.SHARE,
             prefetch=True,  # a process that dies counts neither as an attempt nor as a crash of the delivery
         )
         with self._lock:
-            self._running |= {one.job.id: one.lease for one in reservations}
+            self._held |= {one.job.id: one.lease for one in reservations}
         for reservation in reservations:
-            self._senders.submit(partial(self._send, reservation))
+            waiting = _without_large_payload(reservation)
+            self._senders.put(Place(self._space, waiting.job.limit_key or ""), partial(self._send, waiting))
+
+    def give_back(self) -> None:
+        """Release the callbacks that have not begun: the process stops, and its senders begin no more."""
+        with self._lock:
+            waiting = self._held.keys() - self._begun
+            releases = [Release(self._held.pop(job_id)) for job_id in waiting]
+        if releases:
+            self._store.settle(releases)
 
     def beat(self) -> None:
-        """Extend the leases of the deliveries that are being sent, if it is time."""
+        """Extend the leases of the callbacks that wait or are being sent, if it is time."""
         with self._lock:
-            leases = list(self._running.values())
+            leases = list(self._held.values())
         if not leases or monotonic() < self._beat_at:
             return
         self._beat_at = monotonic() + BEAT_SECONDS
@@ -98,25 +125,66 @@ class Deliveries:
             self._store.configure(QUEUE, QueueSettings(key_max_inflight=MAX_PER_HOST), only=["key_max_inflight"])
         self._is_limited = True
 
-    def _send(self, reservation: Reservation) -> None:
-        """Send one delivery and end its lease. Never raises."""
-        job = reservation.job
+    def _send(self, reservation: Reservation) -> bool:
+        """Send one callback and end its lease; return whether a request was sent. Never raises."""
+        job, lease = reservation.job, reservation.lease
+        with self._lock:
+            if self._held.get(job.id) is not lease:
+                return False  # it was given back, or its lease has expired
+            self._begun.add(job.id)
         try:
-            settlement = self._refusal(reservation) or attempt(
-                reservation, self._rules, self._secrets.of(self._space), self._clock.now()
-            )
-            self._log(reservation, settlement)
-            [refused] = self._store.settle([settlement])
-            if refused is not None:
-                log_event(logging.WARNING, "webhook.unsettled", job_id=job.id, reason=str(refused))
+            return self._deliver(reservation)
         except HoldfastError as error:  # the lease expires, and the delivery is sent again
             log_event(logging.WARNING, "webhook.unsettled", job_id=job.id, reason=f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - a bug must not end the thread
             log_failure("webhook.unsettled", error, job_id=job.id, reason="an unexpected error")
         finally:
             with self._lock:
-                self._running.pop(job.id, None)
+                self._held.pop(job.id, None)
+                self._begun.discard(job.id)
             self._on_sent()
+        return False
+
+    def _deliver(self, reservation: Reservation) -> bool:
+        job, lease = reservation.job, reservation.lease
+        held_for = self._hosts_held_until.get(job.limit_key or "", 0.0) - monotonic()
+        if held_for > 0:
+            delay = round(held_for * SECOND)
+            self._settle(Release(lease, delay=delay, budget=RELEASE_BUDGET, detail="its host does not answer"))
+            return False
+        if not job.payload:
+            found = self._store.get(job.id)
+            if found is None:
+                return False  # it was removed
+            reservation = Reservation(job=found, lease=lease)
+        settlement = self._refusal(reservation)
+        began, is_refused = monotonic(), settlement is not None
+        if settlement is None:
+            settlement = attempt(reservation, self._rules, self._secrets.of(self._space), self._clock.now())
+            settlement = self._hold_silent_host(job, settlement, monotonic() - began)
+        self._log(reservation, settlement)
+        self._settle(settlement)
+        return not is_refused
+
+    def _settle(self, settlement: Settlement) -> None:
+        [refused] = self._store.settle([settlement])
+        if refused is not None:
+            log_event(logging.WARNING, "webhook.unsettled", job_id=settlement.lease.job_id, reason=str(refused))
+
+    def _hold_silent_host(self, job: JobRecord, settlement: Settlement, seconds: float) -> Settlement:
+        """Leave a host alone that did not answer: no process sends it another callback before this one is due again.
+
+        If this one is due only after a long time, the next callback is sent at once, and no other one beside it.
+        """
+        if seconds < SILENT_SECONDS or not isinstance(settlement, Retry) or settlement.delay > MAX_HOLD:
+            return settlement
+        now = monotonic()
+        with self._lock:
+            ended = [host for host, until in self._hosts_held_until.items() if until <= now]
+            for host in ended:
+                del self._hosts_held_until[host]
+            self._hosts_held_until[job.limit_key or ""] = now + settlement.delay / SECOND
+        return replace(settlement, hold_key=self._has_key_limits and job.limit_key is not None)
 
     def _refusal(self, reservation: Reservation) -> Settlement | None:
         """Return how a delivery ends that must not be sent: its signature is bad, or cannot be checked now."""
@@ -140,3 +208,8 @@ class Deliveries:
                 log_event(logging.WARNING, "webhook.dead", **fields, reason=f"{reason}: {error}")
             case Release(detail=reason):
                 log_event(logging.INFO, "webhook.failed", **fields, reason=reason)
+
+
+def _without_large_payload(reservation: Reservation) -> Reservation:
+    job = reservation.job
+    return reservation if len(job.payload) <= MAX_WAITING_BYTES else replace(reservation, job=replace(job, payload=b""))

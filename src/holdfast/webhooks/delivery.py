@@ -1,4 +1,4 @@
-"""``Delivery``: one request to send, as the payload of a job in the system queue of its space."""
+"""``Delivery``: one request to send. That of a callback is the payload of a job in the system queue of its space."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from holdfast.model.job import JobRecord
 
 QUEUE = "holdfast.webhooks"
 CALLBACK = "holdfast.callback"  # repeated until it is accepted, else a dead letter
-NOTIFICATION = "holdfast.notification"  # sent once: the next one replaces it
-TYPES = (CALLBACK, NOTIFICATION)
-CALLBACK_PRIORITY, NOTIFICATION_PRIORITY = 5, 0
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +22,15 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     url: str
     body: str  # JSON, as it is sent and signed
-    expires_at: int | None = None  # microseconds: later it is not worth sending
+
+    @property
+    def host(self) -> str | None:
+        """The host as limit key: a host that answers slowly does not delay the others."""
+        try:
+            host = urlsplit(self.url).hostname
+        except ValueError:
+            return None
+        return host if host and len(host.encode()) <= bounds.MAX_TEXT_BYTES and host.isprintable() else None
 
 
 def message_id(*parts: object) -> str:
@@ -35,26 +40,16 @@ def message_id(*parts: object) -> str:
 
 def callback_record(delivery: Delivery, *, key: str, now: int, max_attempts: int) -> JobRecord:
     """Return the job of a callback. ``key`` makes it one job, however often its end is read."""
-    return _record(CALLBACK, delivery, key=key, now=now, max_attempts=max_attempts, priority=CALLBACK_PRIORITY)
-
-
-def notification_record(delivery: Delivery, *, key: str, now: int) -> JobRecord:
-    """Return the job of a notification. It has a second attempt only if the first sender died."""
-    return _record(NOTIFICATION, delivery, key=key, now=now, max_attempts=2, priority=NOTIFICATION_PRIORITY)
-
-
-def _record(type_: str, delivery: Delivery, *, key: str, now: int, max_attempts: int, priority: int) -> JobRecord:
     return JobRecord(
         id=str(uuid7()),
-        type=type_,
+        type=CALLBACK,
         queue=QUEUE,
         payload=msgspec.json.encode(delivery),
-        priority=priority,
         created_at=now,
         max_attempts=max_attempts,
         max_crashes=None,  # the death of a sender says nothing about the request
         idempotency_key=key,
-        limit_key=_host(delivery.url),
+        limit_key=delivery.host,
     )
 
 
@@ -64,12 +59,3 @@ def read_delivery(job: JobRecord) -> Delivery:
         return msgspec.json.decode(job.payload, type=Delivery)
     except msgspec.DecodeError as error:
         raise InvalidInput("payload", wanted="a delivery", got="another payload") from error
-
-
-def _host(url: str) -> str | None:
-    """Return the host as limit key: a host that answers slowly does not delay the others."""
-    try:
-        host = urlsplit(url).hostname
-    except ValueError:
-        return None
-    return host if host and len(host.encode()) <= bounds.MAX_TEXT_BYTES and host.isprintable() else None

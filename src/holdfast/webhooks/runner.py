@@ -39,13 +39,13 @@ class _Space:
         self._read_at = 0.0
 
     def look(self) -> float:
-        """Read a page, notify, and send what is due; return after how many seconds to look again at the latest."""
+        """Read a page, notify, and reserve what is due; return after how many seconds to look again at the latest."""
         self.deliveries.beat()
         try:
             pause = self._read()
             self.notifier.notify()
         finally:  # whatever is wrong with the ledger or with a subscription
-            self.deliveries.send_due()
+            self.deliveries.reserve_due()
         return pause
 
     def _read(self) -> float:
@@ -107,7 +107,15 @@ class WebhookRunner:
                 clock=self._clock,
                 max_attempts=self._settings.webhooks.max_attempts,
             ),
-            Notifier(store, space=space, name=self._name, signer=signer, clock=self._clock),
+            Notifier(
+                store,
+                space=space,
+                name=self._name,
+                secrets=self.secrets,
+                rules=self.rules,
+                senders=self._senders,
+                clock=self._clock,
+            ),
             Deliveries(
                 store,
                 space=space,
@@ -149,11 +157,14 @@ class WebhookRunner:
                     break
                 if name == self._space or self._all_spaces:
                     pause = min(pause, self._look(name))
+            self._senders.begin()  # after all spaces were looked at: they share the senders
             self._stopping.wait(MIN_PAUSE_SECONDS)
             if pause > 0:
                 self._wake.wait(pause)
+        self._senders.drop_waiting()
         for space in self._spaces.values():
             try:
+                space.deliveries.give_back()
                 space.reader.stop()
                 space.notifier.stop()
             except HoldfastError:

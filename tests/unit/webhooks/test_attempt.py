@@ -13,7 +13,7 @@ from holdfast.model.webhook_secret import parse_secret
 from holdfast.net.guarded import check_url
 from holdfast.settings.webhooks import WebhookSettings
 from holdfast.webhooks.attempt import attempt, delivery_rules
-from holdfast.webhooks.delivery import Delivery, callback_record, notification_record
+from holdfast.webhooks.delivery import Delivery, callback_record
 from tests.net.loopback import answer, serving
 from tests.webhook_receiver import ALLOWED, SECRET
 
@@ -24,17 +24,16 @@ def rules(*urls):
     return delivery_rules(WebhookSettings(urls=urls, networks=(f"{ALLOWED}/32",)))
 
 
-def send(url, *, urls, make=callback_record, expires_at=None, **options):
-    options = options or ({"max_attempts": 10} if make is callback_record else {})
-    delivery = Delivery(id="msg_1", url=url, body='{"taskId": "a"}', expires_at=expires_at)
-    record = make(delivery, key="k", now=1, **options)
+def send(url, *, urls):
+    delivery = Delivery(id="msg_1", url=url, body='{"taskId": "a"}')
+    record = callback_record(delivery, key="k", now=1, max_attempts=10)
     return attempt(Reservation(job=record, lease=LEASE), rules(*urls), [parse_secret("", SECRET)], wall_clock())
 
 
-def send_to(respond, **options):
+def send_to(respond):
     with serving(respond) as server:
         url = f"http://{ALLOWED}:{server.port}/hook"
-        return send(url, urls=(url,), **options), server
+        return send(url, urls=(url,)), server
 
 
 def test_an_accepted_delivery_is_done_and_its_request_is_signed():
@@ -76,15 +75,6 @@ def test_a_receiver_that_cannot_be_reached_is_a_failed_attempt():
     with serving(answer()) as server:
         url = f"http://{ALLOWED}:{server.port}/"
     assert isinstance(send(url, urls=(url,)), Retry)
-
-
-def test_a_notification_is_sent_once_and_not_after_its_time():
-    settlement, _ = send_to(answer(status="500 Broken"), make=notification_record)
-    assert isinstance(settlement, Ack)
-    assert "status 500" in settlement.detail
-    settlement, server = send_to(answer(), make=notification_record, expires_at=wall_clock() - 1)
-    assert isinstance(settlement, Ack)
-    assert server.connections == 0
 
 
 HOSTILE = [

@@ -24,6 +24,9 @@ from holdfast.webhooks.subscription import (
     scan_subscriptions,
 )
 
+MAX_OF_SUBJECT = 100  # an operator may have more
+RETRY_SECONDS = 60  # a subscription that is not kept alive has ended by then, perhaps
+
 
 async def subscribe(call: Call) -> Reply:
     """Notify a worker of work from now on."""
@@ -43,7 +46,8 @@ async def subscribe(call: Call) -> Reply:
         ttl_seconds=request.ttl_seconds,
         claim_url=f"{call.base_url}/v1/tasks/claim",
     )
-    entry = await call.tenant.calls.run(_create, call.tenant.store, subscription)
+    most = MAX_SUBSCRIPTIONS if call.principal.is_admin else MAX_OF_SUBJECT
+    entry = await call.tenant.calls.run(_create, call.tenant.store, subscription, most)
     return Reply(status=201, content=_state(subscription, entry))
 
 
@@ -59,12 +63,17 @@ def _group(call: Call, request: NewSubscription) -> str | None:
     return group
 
 
-def _create(store: Store, subscription: Subscription) -> Entry:
+def _create(store: Store, subscription: Subscription, most: int) -> Entry:
+    """Store a subscription, if its subject has fewer than ``most``."""
     if not store.capabilities.has(Feature.REGISTRY):
         raise Unsupported(store.capabilities.driver, Feature.REGISTRY, store.capabilities.gaps[Feature.REGISTRY])
-    if len(scan_subscriptions(store)) >= MAX_SUBSCRIPTIONS:
+    found = scan_subscriptions(store)
+    if len(found) >= MAX_SUBSCRIPTIONS:
         limit = f"the space has {MAX_SUBSCRIPTIONS} subscriptions already"
-        raise Problem(Code.OVERLOADED, limit, retry_after=60)
+        raise Problem(Code.OVERLOADED, limit, retry_after=RETRY_SECONDS)
+    if sum(one.subject == subscription.subject for one, _ in found) >= most:
+        limit = f"the subject has {most} subscriptions already"
+        raise Problem(Code.RATE_LIMITED, limit, retry_after=RETRY_SECONDS)
     [entry] = store.write([subscription.change(version=0)])
     assert entry is not None, "a new id was taken"
     return entry
