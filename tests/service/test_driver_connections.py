@@ -209,18 +209,18 @@ def test_the_ledger_is_read_as_tuples(service):
 
 
 def test_a_page_of_large_jobs_is_cut(service, monkeypatch):
-    monkeypatch.setattr("holdfast.service.driver_calls.FIND_STEP_JOBS", 10)
     with connect(service.url) as store:
         store.enqueue([job(f"page-{number:02}", queue="page", payload=b"x" * 200) for number in range(25)])
         where, pages, cursor = JobFilter(queue="page"), [], None
-        assert len(store.find(where, limit=10_000)) == 25
+        jobs = store.find(where, limit=10_000).items
+        assert len(jobs) == 25
         assert len(store.find(where, limit=17)) == 17
-        monkeypatch.setattr("holdfast.service.driver_calls.MAX_FOUND_BYTES", 1000)
+        monkeypatch.setattr("holdfast.drivers.packing.FIND_BYTES", 2000)
         while not pages or cursor is not None:
             pages.append(store.find(where, limit=10_000, after=cursor))
             cursor = pages[-1].cursor
         assert [len(page) for page in pages] == [10, 10, 5]
-        assert [one for page in pages for one in page] == service.store.find(where).items
+        assert [one for page in pages for one in page] == jobs
 
 
 def test_a_worker_gets_payloads_that_the_service_keeps_apart(service):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.driver import JobRecord
+from holdfast.drivers.contract import FIND_BYTES
 from holdfast.service.timing import ServiceTiming
 from holdfast.worker.timing import MaintenanceTiming
 from tests.service.http_service import in_thread, running_service, sqlite_url
@@ -61,6 +63,18 @@ def test_tasks_are_found_page_by_page(service, command, queue):
 def test_null_is_no_value_of_a_parameter(service, name, value):
     answer = service.get("/v1/tasks", **{name: value})
     assert (answer.status_code, answer.json()["field"]) == (400, name)
+
+
+def test_a_page_of_large_tasks_is_bounded_by_its_bytes(service, command, queue):
+    payload = b'"' + b"x" * (FIND_BYTES // 3) + b'"'
+    jobs = [JobRecord(id=f"{queue}-{n}", type=command, queue=queue, payload=payload, created_at=n) for n in range(5)]
+    service.store.enqueue(jobs)
+    first = service.get("/v1/tasks", queue=queue, limit=1000)
+    assert len(first.content) < 2 * FIND_BYTES
+    second = service.get("/v1/tasks", queue=queue, limit=1000, after=first.json()["cursor"])
+    pages = [[task["id"] for task in page.json()["tasks"]] for page in (first, second)]
+    assert pages == [[job.id for job in jobs[:3]], [job.id for job in jobs[3:]]]
+    assert second.json()["cursor"] is None
 
 
 def test_failed_tasks_are_requeued(service, command):

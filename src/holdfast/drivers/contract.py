@@ -31,6 +31,7 @@ from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
 __all__ = [
+    "FIND_BYTES",
     "FIND_LIMIT",
     "REAP_LIMIT",
     "Admin",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
+FIND_BYTES = 8 << 20  # of payloads and results: a page of ``find`` ends with the job that reaches so many
 FIND_LIMIT = 10_000  # rows: about the most of each state that one call of ``find`` reads to find matching ones
 
 T = TypeVar("T")
@@ -301,8 +303,9 @@ class Admin(Protocol):
 
         With ``newest`` the order is reversed: the largest id comes first. The ids that a client makes grow with time.
 
-        One call reads a bounded number of rows (``FIND_LIMIT``). So a page may have fewer jobs than ``limit``, even
-        none, and still have a cursor. Only a cursor of None says that no more jobs match.
+        One call reads a bounded number of rows (``FIND_LIMIT``), and a page ends when its payloads and results have
+        ``FIND_BYTES``. So a page may have fewer jobs than ``limit``, even none, and still have a cursor. Only a cursor
+        of None says that no more jobs match.
         """
         ...
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts
+from holdfast.drivers.contract import FIND_BYTES, Inspection, JobFilter, QueueCounts
 from holdfast.drivers.unreadable import UnreadableJob, compile_job_reader
 from holdfast.model import bounds
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Kind, names_of
@@ -219,21 +219,42 @@ def reads_past_rows(where: JobFilter) -> bool:
     )
 
 
-def read_whole_page(read: Callable[[int], tuple[list[Row], str | None]], limit: int) -> tuple[list[Row], str | None]:
-    """Return the rows of a page of ``find`` and its cursor. ``read`` reads so many rows, and to which id it has come.
+_PAYLOAD, _RESULT = (names_of(JOB_COLUMNS).index(name) for name in ("payload", "result"))
+
+
+def take_bytes(rows: Iterable[Row], most: int) -> tuple[list[Row], bool]:
+    """Return the rows of ``{job_columns}`` up to the one whose payload reaches ``most`` bytes, and whether one does."""
+    taken: list[Row] = []
+    size = 0
+    for row in rows:
+        taken.append(row)
+        size += len(row[_PAYLOAD] or b"") + len(row[_RESULT] or b"")
+        if size >= most:
+            return taken, True
+    return taken, False
+
+
+def read_whole_page(
+    read: Callable[[int, int], tuple[list[Row], bool, str | None]], limit: int
+) -> tuple[list[Row], str | None]:
+    """Return the rows of a page of ``find`` and its cursor.
+
+    ``read`` reads so many rows, and fewer if these have so many bytes of payloads and results; it returns whether they
+    have, and to which id it has come.
 
     A page ends at a row whose id can be a cursor: an id that somebody has written by hand may be none. So it has fewer
-    rows than ``limit``, and more only if no row up to there has such an id.
+    rows than that, and more only if no row up to there has such an id.
     """
-    wanted = limit
+    wanted, most = limit, FIND_BYTES
     while True:
-        rows, upto = read(wanted + 1)
-        if len(rows) <= wanted:
+        rows, is_cut, upto = read(wanted + 1, most)
+        if len(rows) <= wanted and not is_cut:
             return rows, upto
-        count = next((end for end in range(wanted, 0, -1) if bounds.match_name(rows[end - 1][0])), 0)
+        last = min(len(rows), wanted)
+        count = next((end for end in range(last, 0, -1) if bounds.match_name(rows[end - 1][0])), 0)
         if count:
             return rows[:count], rows[count - 1][0]
-        wanted *= 2
+        wanted, most = wanted * 2, most * 2
 
 
 def mark_first_occurrences(job_ids: Sequence[str], changed: Collection[str]) -> list[bool]:

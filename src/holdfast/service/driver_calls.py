@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
 from holdfast.artifacts.payloads import reference_of
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import JobFilter, Page, Store
+from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import CancelWait
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
@@ -20,7 +19,6 @@ from holdfast.drivers.remote.description import DRIVER
 from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES, MAX_RESERVED_BYTES, MAX_WAIT_SECONDS, VERBS, Group, Verb
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release
 from holdfast.service.artifact_transfers import transfers_of
@@ -32,8 +30,6 @@ from holdfast.service.tenants.tenant import Tenant
 
 FIRST_CANCEL_POLL_SECONDS = 0.1
 MAX_CANCEL_POLL_SECONDS = 1.0
-FIND_STEP_JOBS = 100  # that are read at a time
-MAX_FOUND_BYTES = 32 << 20  # of payloads and results, from which on a page of jobs ends
 MAX_MARKS = 100_000  # of the ledger in one answer
 MAX_PAYLOAD_PART_BYTES = 8 << 20  # of a large payload in one answer
 MAKE_READY = frozenset(
@@ -98,28 +94,12 @@ def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
         bounds.check_integer("most", arguments.most, least=1, most=max(1, arguments.every) * MAX_MARKS)
     if "max_bytes" in given:
         given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
-    if verb.name == "find":
-        method = partial(_find, store)
     answer = method(**given)
     data = verb.encode_answer(answer)
     if len(data) > MAX_ANSWER_BYTES:
         _give_back(store, answer)
         raise InvalidInput("limit", wanted=f"an answer of at most {MAX_ANSWER_BYTES} bytes", got=f"{len(data)} bytes")
     return data
-
-
-def _find(store: Store, where: JobFilter | None, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
-    """Find jobs in small steps: a page of large payloads would fill the memory of the service. It may be shorter."""
-    jobs: list[JobRecord] = []
-    size = 0
-    while True:
-        step = min(limit - len(jobs), FIND_STEP_JOBS) if limit > 0 else limit  # the store refuses a bad limit
-        page = store.find(where, limit=step, after=after, newest=newest)
-        jobs += page.items
-        size += sum(len(job.payload) + len(job.result or b"") for job in page.items)
-        after = page.cursor
-        if after is None or len(page) < step or len(jobs) >= limit or size >= MAX_FOUND_BYTES:
-            return Page(jobs, after)
 
 
 def _give_back(store: Store, answer: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_BYTES, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
@@ -48,8 +48,14 @@ def find(space: Space, where: JobFilter, *, limit: int, after: str | None, newes
         key=lambda job: job.id,
         reverse=newest,
     )
-    page = matching[:limit]
-    return Page(page, page[-1].id if len(matching) > limit else None)
+    page: list[JobRecord] = []
+    size = 0
+    for job in matching[:limit]:
+        page.append(job)
+        size += len(job.payload) + len(job.result or b"")
+        if size >= FIND_BYTES:
+            break
+    return Page(page, page[-1].id if len(matching) > len(page) else None)
 
 
 def _matches(job: JobRecord, where: JobFilter) -> bool:

@@ -26,6 +26,7 @@ from holdfast.drivers.packing import (
     read_whole_page,
     reads_past_rows,
     states_of,
+    take_bytes,
     tally_counts,
     without_unreadable,
 )
@@ -72,8 +73,8 @@ def inspect(database: Database, job_ids: Sequence[str], *, payloads: bool) -> di
 
 def find(database: Database, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``."""
-    statement = database.statements.query("admin/find" + (NEWEST if newest else ""))
-    rows, cursor = _read_page(database, statement, where, limit, after, newest=newest)
+    statement = database.statements.select_bytes("admin/find", _JOB_FIELDS, newest=newest)
+    rows, cursor = _read_page(database, statement, where, limit, after, newest=newest, in_bytes=True)
     return Page([read_job(row) for row in rows], cursor)
 
 
@@ -97,9 +98,16 @@ def job_columns(
 
 
 def _read_page(
-    database: Database, statement: str, where: JobFilter, limit: int, after: str | None, *, newest: bool = False
+    database: Database,
+    statement: str,
+    where: JobFilter,
+    limit: int,
+    after: str | None,
+    *,
+    newest: bool = False,
+    in_bytes: bool = False,
 ) -> tuple[list[Row], str | None]:
-    """Return the rows of a page, and its cursor.
+    """Return the rows of a page, and its cursor. With ``in_bytes`` they are whole jobs, and bounded by their bytes.
 
     The first column of a row is its id. Both statements see the same rows, because they share a snapshot.
     """
@@ -109,14 +117,15 @@ def _read_page(
     find_end = database.statements.query("admin/find_end" + (NEWEST if newest else ""))
     is_up_to = operator.ge if newest else operator.le
 
-    def read(execute: Execute, count: int) -> tuple[list[Row], str | None]:
+    def read(execute: Execute, count: int, most: int) -> tuple[list[Row], bool, str | None]:
         parameters = {**common, "limit": count}
-        rows = execute(statement, parameters)
+        rows = execute(statement, {**parameters, "most": most} if in_bytes else parameters)
+        is_cut = in_bytes and take_bytes(rows, most)[1]
         if not is_bounded:
-            return rows, None
+            return rows, is_cut, None
         last = rows[-2][0] if len(rows) == count else None
         [(upto,)] = execute(find_end, {**parameters, "last": last})
-        return rows if upto is None else [row for row in rows if is_up_to(row[0], upto)], upto
+        return rows if upto is None else [row for row in rows if is_up_to(row[0], upto)], is_cut, upto
 
     return database.run_in_index_order(lambda execute: read_whole_page(partial(read, execute), limit))
 

@@ -62,6 +62,20 @@ class Statements:
         named = join_columns(columns)
         return f'SELECT {some} FROM ({self.query(name)}) AS found ({named}) ORDER BY found."{columns[0]}"'  # noqa: S608
 
+    def select_bytes(self, name: str, columns: Sequence[str], *, newest: bool) -> str:
+        """Return a statement that ends a query of jobs with the one whose payload and result reach %(most)s bytes.
+
+        PostgreSQL knows the size of a large value without reading it.
+        """
+        size = "octet_length(payload) + coalesce(octet_length(result), 0)"
+        order = f"ORDER BY id {'DESC' if newest else 'ASC'}"
+        named = join_columns(columns)
+        sized = (
+            f"SELECT *, sum({size}) OVER ({order} ROWS UNBOUNDED PRECEDING) - ({size}) AS bytes_before "  # noqa: S608
+            f"FROM ({self.query(name + (NEWEST if newest else ''))}) AS found ({named})"
+        )
+        return f"SELECT {named} FROM ({sized}) AS sized WHERE bytes_before < %(most)s {order}"  # noqa: S608
+
     def call(self, function: str, arguments: int) -> str:
         """Return the call of a function in ``functions/`` that returns rows; its parameters are numbered."""
         return f"SELECT * FROM {self._expression(function, arguments)}"  # noqa: S608 - our names, numbered parameters

@@ -26,6 +26,7 @@ from holdfast.drivers.packing import (
     read_whole_page,
     reads_past_rows,
     states_of,
+    take_bytes,
     tally_counts,
     to_json,
     without_unreadable,
@@ -84,10 +85,11 @@ def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, ne
     parameters["upto"] = end if upto is None else upto
     order = NEWEST if newest else ""
 
-    def read(count: int) -> tuple[list[Row], str | None]:
+    def read(count: int, most: int) -> tuple[list[Row], bool, str | None]:
         page = {**parameters, "limit": count}
-        pages = [tx.run(_FIND[state][0] + order, {**page, "state": state}).fetchall() for state in states]
-        return list(islice(heapq.merge(*pages, key=lambda row: row[0], reverse=newest), count)), upto
+        pages = [tx.run(_FIND[state][0] + order, {**page, "state": state}) for state in states]
+        rows = islice(heapq.merge(*pages, key=lambda row: row[0], reverse=newest), count)
+        return *take_bytes(rows, most), upto
 
     rows, cursor = read_whole_page(read, limit)
     return Page([read_job(row) for row in rows], cursor)

@@ -13,6 +13,7 @@ from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.schemas.queues import Requeued, RequeueRequest, SearchQuery, TaskPage
 from holdfast.service.statuses import state_of, status_of
 from holdfast.service.task_answers import task_of
+from holdfast.service.tenants.tenant import Tenant
 
 
 async def search(call: Call) -> Reply:
@@ -28,10 +29,15 @@ async def search(call: Call) -> Reply:
         created_from=_instant("createdFrom", query.created_from),
         created_before=_instant("createdBefore", query.created_before),
     )
-    page = await call.tenant.calls.run(call.tenant.store.find, where, limit=query.limit, after=query.after)
-    now = call.tenant.clock.now()
+    return Reply(content=await call.tenant.calls.run(_read_page, call.tenant, where, query))
+
+
+def _read_page(tenant: Tenant, where: JobFilter, query: SearchQuery) -> TaskPage:
+    """Read and convert a page, in a thread: its payloads may have several megabytes (``FIND_BYTES``)."""
+    page = tenant.store.find(where, limit=query.limit, after=query.after)
+    now = tenant.clock.now()
     jobs = [job for job in page if query.status in (None, status_of(job, now))]
-    return Reply(content=TaskPage(tasks=[task_of(job, now) for job in jobs], cursor=page.cursor))
+    return TaskPage(tasks=[task_of(job, now) for job in jobs], cursor=page.cursor)
 
 
 def _instant(field: str, value: datetime | None) -> int | None:

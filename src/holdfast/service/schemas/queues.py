@@ -70,7 +70,10 @@ class SearchQuery(Request):
 
 
 class TaskPage(Answer):
-    """A page of tasks. Only a cursor of null is the end: a page may have few tasks and still have a cursor."""
+    """A page of tasks. Only a cursor of null is the end: a page may have few tasks and still have a cursor.
+
+    A page ends once its payloads and results have 8 MiB.
+    """
 
     tasks: list[Task]
     cursor: str | None

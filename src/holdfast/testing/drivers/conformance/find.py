@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import JobFilter, QueueCounts
+from holdfast.drivers.contract import FIND_BYTES, JobFilter, QueueCounts
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note
@@ -136,6 +136,20 @@ def a_last_page_has_no_cursor(h: Harness) -> None:
     h.enqueue_job()
     assert_equal(h.store.find(limit=2).cursor, None, "the cursor of a full last page")
     assert_equal(h.store.find(JobFilter(queue="none")).cursor, None, "the cursor of an empty list")
+
+
+@case("L9")
+def a_page_of_large_jobs_is_bounded_by_their_bytes(h: Harness) -> None:
+    large, count = FIND_BYTES // 3, 5
+    ids = [h.enqueue_job(payload=b'"' + b"x" * large + b'"').id for _ in range(count)]
+    for newest, wanted in ((False, ids), (True, ids[::-1])):
+        for where in (JobFilter(), JobFilter(type=TYPE)):
+            pages, cursor = [], None
+            for _ in range(2):
+                page = h.store.find(where, after=cursor, newest=newest)
+                pages.append([job.id for job in page])
+                cursor = page.cursor
+            assert_equal((pages, cursor), ([wanted[:3], wanted[3:]], None), "the pages, and the last cursor")
 
 
 @case("L9")

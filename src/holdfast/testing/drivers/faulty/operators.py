@@ -92,6 +92,22 @@ class FindIgnoresNewest(FaultyDriver):
         return super().find(where, limit=limit, after=after)
 
 
+class PagesHaveNoBoundOfBytes(FaultyDriver):
+    """A page has as many jobs as the limit says, however large they are."""
+
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
+        """Join pages up to the limit."""
+        jobs: list[JobRecord] = []
+        while True:
+            page = super().find(where, limit=limit - len(jobs), after=after, newest=newest)
+            jobs += page.items
+            after = page.cursor
+            if after is None or len(jobs) == limit:
+                return Page(jobs, after)
+
+
 class NewestJobsRepeat(FaultyDriver):
     """The second page of the newest jobs begins with the last job of the first page."""
 
@@ -251,6 +267,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     InspectOmitsEndedJobs,
     AnyOpenIgnoresRunningJobs,
     FindIgnoresNewest,
+    PagesHaveNoBoundOfBytes,
     NewestJobsRepeat,
     ScheduledCountedAsReady,
     AgeOfScheduledJobs,
