@@ -60,7 +60,8 @@ class Database:
         self.free_space = FreeSpace(path.parent, least=options.min_free_bytes)
         self.options = options
         self.closed = False
-        self._file_id: tuple[int, int] | None = None  # device and inode, once the file is open
+        self._location = str(path)  # for each check: a Path takes longer
+        self._device_and_inode: tuple[int, int] | None = None  # once the file is open
         self._abandoned: list[object] = []
         self._is_migrated = False
         self._version_readers = 0  # opened so far, also before a fork
@@ -95,20 +96,16 @@ class Database:
         """Raise ``StoreMoved`` if the file that was opened is no longer at its path.
 
         Its connections would go on, and the next process that opens the path would not find what they have written. It
-        takes 2 µs of the 55 of the smallest enqueue without a sync.
+        takes 3 to 5 µs: of a small enqueue 0.4 % with a sync, 5 % without one.
         """
-        if self._file_id is None:
+        if self._device_and_inode is None:
             return
         try:
-            if self._read_file_id() == self._file_id:
-                return
+            found = os.stat(self._location)  # noqa: PTH116 - see ``_location``
         except OSError as error:
-            raise StoreMoved(str(self.path)) from error
-        raise StoreMoved(str(self.path))
-
-    def _read_file_id(self) -> tuple[int, int]:
-        found = self.path.stat()
-        return found.st_dev, found.st_ino
+            raise StoreMoved(self._location) from error
+        if (found.st_dev, found.st_ino) != self._device_and_inode:
+            raise StoreMoved(self._location)
 
     def _ensure_own_process(self) -> None:
         """Raise ``StoreClosed`` if the database is closed, and create new connections in a forked child."""
@@ -345,8 +342,9 @@ class Database:
                 raise
         except sqlite3.Error as error:
             raise opening_error(self.path, error) from error
-        if self._file_id is None:
-            self._file_id = self._read_file_id()
+        if self._device_and_inode is None:
+            found = self.path.stat()
+            self._device_and_inode = found.st_dev, found.st_ino
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
