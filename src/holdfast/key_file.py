@@ -10,7 +10,6 @@ import base64
 import fcntl
 import os
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,12 +21,11 @@ import msgspec
 from holdfast.clock import SystemClock, monotonic, to_datetime
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.secret_file import read_secret_file
 from holdfast.wire.signing import KeyRing, SigningKey
 
 FILE_VERSION = 1
 SECRET_BYTES = 32
-MAX_FILE_BYTES = 1 << 20
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class _StoredKey(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -80,16 +78,7 @@ class KeyFile:
 
 def read_ring(path: Path) -> KeyRing:
     """Return the keys of a file. Raises ``InvalidInput``, without any secret, for a file that cannot be used."""
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if mode & OTHERS:
-                got = f"mode {stat.S_IMODE(mode):04o}; run chmod 600"
-                raise InvalidInput(f"key file {path}", wanted="a file that only its owner can use", got=got)
-            data = file.read(MAX_FILE_BYTES)
-    except OSError as error:
-        got = error.strerror or type(error).__name__
-        raise InvalidInput(f"key file {path}", wanted="a file that can be read", got=got) from error
+    data = read_secret_file(f"key file {path}", path, owner_only=True)
     try:
         content = msgspec.json.decode(data, type=_Content)
         if content.version != FILE_VERSION:

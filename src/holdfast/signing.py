@@ -26,13 +26,18 @@ def open_signer(
     mode = max(settings.signing, at_least, key=list(SigningMode).index)
     if mode is SigningMode.OFF:
         return None
+    return Signer(open_keys(settings, mode), space=space, required=mode is SigningMode.REQUIRED)
+
+
+def open_keys(settings: Settings, mode: SigningMode) -> KeySource:
+    """Return the keys that a mode of signing needs. Raises ``InvalidInput`` if there are none."""
     keys = read_keys(settings)
     if keys is None:
         wanted = (
             f"a key: {all_settings.PREFIX}SIGNING_KEY, or signing_key or signing_key_file in {all_settings.FILE_NAME}"
         )
         raise InvalidInput(f"signing = {mode}", wanted=wanted, got="none")
-    return Signer(keys, space=space, required=mode is SigningMode.REQUIRED)
+    return keys
 
 
 def read_keys(settings: Settings) -> KeySource | None:

@@ -12,6 +12,7 @@ from holdfast.clock import DAY, HOUR, MINUTE, ManualClock, SystemClock
 from holdfast.drivers.contract import Change
 from holdfast.drivers.migrations import newest_version
 from holdfast.drivers.sqlite import migrations
+from holdfast.key_file import rotate
 from holdfast.model import bounds
 from holdfast.settings import NAMES
 
@@ -284,3 +285,24 @@ def test_payloads_without_a_job_are_reported(run, url):
             connection.execute("DELETE FROM holdfast_jobs")
     [check] = [check for check in run("doctor", "--json").json["checks"] if check["name"] == "payloads"]
     assert check["text"].startswith("1 large payloads have no job")
+
+
+def test_signing_without_a_usable_key_is_wrong(run, filled, folder, monkeypatch):
+    """A key of another queue cannot sign, and neither can a file that others can read."""
+    key_file = folder / "keys"
+    assert "signing" not in health(run("doctor", "--json"))
+    monkeypatch.setenv("HOLDFAST_SIGNING", "required")
+    for variables in ({}, {"HOLDFAST_SIGNING_KEY": ","}, {"HOLDFAST_SIGNING_KEY_FILE": str(key_file)}):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        result = run("doctor", "--json", code=1)
+        assert health(result)["signing"] == "wrong"
+        for name in variables:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY_FILE", str(key_file))
+    rotate(key_file, queue="mail")
+    assert health(run("doctor", "--json", code=1))["signing"] == "wrong"
+    rotate(key_file)
+    assert health(run("doctor", "--json"))["signing"] == "ok"
+    key_file.chmod(0o644)
+    assert health(run("doctor", "--json", code=1))["signing"] == "wrong"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import stat
 from pathlib import Path
@@ -103,3 +104,10 @@ def test_an_error_of_the_settings_does_not_show_the_key(tmp_path: Path):
 def test_a_relative_path_is_relative_to_the_settings_file(tmp_path: Path):
     (tmp_path / "holdfast.toml").write_text('signing_key_file = "keys"\n')
     assert settings.read(folder=tmp_path, environ={}).signing_key_file == str(tmp_path / "keys")
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path):
+    os.mkfifo(tmp_path / "keys", 0o600)
+    for use in (KeyFile, read_ring, rotate):
+        with pytest.raises(InvalidInput, match="wanted a regular file"):
+            use(tmp_path / "keys")

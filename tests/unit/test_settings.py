@@ -336,3 +336,27 @@ def test_a_wrong_table_of_a_queue_is_named(tmp_path, text, message):
     file.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(InvalidInput, match=message):
         read(file=file, environ={})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'url = ["postgresql://me:s3cret@host/db"]',
+        'webhooks = "whsec_s3cret"',
+        'serve = ["s3cret"]',
+        'stores = "postgresql://me:s3cret@host/db"',
+        'stores.prod = "postgresql://me:s3cret@host/db"',
+        'queues = "s3cret"',
+        'schedules = ["s3cret"]',
+        'token = ["s3cret"]',
+    ],
+)
+def test_a_secret_of_the_wrong_type_is_not_shown(tmp_path, line):
+    (tmp_path / "holdfast.toml").write_text(line)
+    with pytest.raises(InvalidInput) as caught:
+        read(folder=tmp_path, environ={})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_no_url_is_in_the_repr():
+    assert "s3cret" not in repr(Settings(url="postgresql://me:s3cret@host/db"))

@@ -96,6 +96,21 @@ def test_changed_jobs_become_dead_letters_and_their_handler_does_not_run(signing
     assert run(make_app(path)) == {"rejected": 1}
 
 
+def test_a_signed_payload_with_a_key_twice_is_a_dead_letter(signing, path):
+    signing("required")
+    app = make_app(path)
+    job = app.driver.get(app.enqueue("note", 1).id)
+    payloads = (b'{"a":1,"a":2}', b'[{"b": {"a":1, "a":1}}]', b'{"a":1,"\\u0061":2}', b'{"a": 1, "b": "a"}')
+    jobs = [replace(job, id=f"job-{number}", payload=payload) for number, payload in enumerate(payloads)]
+    app.driver.enqueue(app.client.signer.sign(jobs))
+    assert run(app) == {"acked": 2, "rejected": 3}
+    with connect(f"sqlite:///{path}") as store:
+        dead = store.find(JobFilter(states=(State.DEAD,))).items
+        assert {(job.dead_reason, job.last_error) for job in dead} == {
+            ("bad signature", "an object in the payload has a key twice: which value was signed is unknown")
+        }
+
+
 def test_a_reviewed_dead_letter_runs_after_an_operator_has_signed_it(signing, path, caplog):
     signing("required")
     app = make_app(path)

@@ -80,10 +80,13 @@ class CronExpression:
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first fire strictly after an instant, in the time zone; None if there is none in 50 years."""
         bounds.instant_from("instant", instant)
-        start = instant.astimezone(UTC).replace(microsecond=0) + _SECOND  # fires are at whole seconds
         rule, zone = _parse(self.text, self.window), find_zone(self.timezone)
-        found = self._next_fixed(start, rule, zone) if rule.is_fixed else self._next_elapsed(start, rule, zone)
-        return None if found is None else found.astimezone(zone)
+        try:
+            start = instant.astimezone(UTC).replace(microsecond=0) + _SECOND  # fires are at whole seconds
+            found = self._next_fixed(start, rule, zone) if rule.is_fixed else self._next_elapsed(start, rule, zone)
+            return None if found is None else found.astimezone(zone)
+        except OverflowError:  # datetimes end with the year 9999
+            return None
 
     def between(self, start: datetime, end: datetime, limit: int = 1_000) -> list[datetime]:
         """Return at most ``limit`` fires from ``start`` on, before ``end``: two adjacent ranges share no fire."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from holdfast.artifacts.uploads import begin_upload, end_upload
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.service.limits import BodyStream
 from holdfast.service.problems import BUSY_SECONDS, OUTAGE_SECONDS, Code, Problem
-from holdfast.worker.event_log import log_event
+from holdfast.worker.failure_log import FailureLog
 
 if TYPE_CHECKING:
     from holdfast.service.operation import Call
@@ -37,6 +36,7 @@ class ArtifactTransfers:
         self.blobs = blobs
         self._executor = ThreadPoolExecutor(TRANSFER_THREADS, thread_name_prefix="holdfast-artifacts")
         self._running: Counter[str] = Counter()  # by space
+        self._full = FailureLog("artifacts.full")
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of the blob store in a thread."""
@@ -89,7 +89,7 @@ class ArtifactTransfers:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            log_event(logging.ERROR, "artifacts.full", reason=error.strerror)
+            self._full.add(error)
             raise Problem(Code.ARTIFACTS_FULL, "nothing was stored", retry_after=OUTAGE_SECONDS) from error
 
     async def _write(

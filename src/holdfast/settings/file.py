@@ -50,7 +50,7 @@ def read_file(file: Path) -> dict[str, Any]:
             got = f"the unknown {name!r}{did_you_mean(name, known)}"
             raise InvalidInput(where, wanted=f"one of the settings {', '.join(known)}", got=got)
         if type(value) is not setting.toml_type:
-            shown = MASK if name in SECRETS else repr(value)
+            shown = MASK if name in {"url", *SECRETS} else repr(value)
             raise InvalidInput(where, wanted=TYPE_NAMES[setting.toml_type], got=f"{shown} ({type(value).__name__})")
         values[name] = setting.check(where, value)
     folder = file.absolute().parent
@@ -65,7 +65,7 @@ def _with_tables_of_settings(table: dict[str, Any], file: Path) -> dict[str, Any
     for prefix in (SERVE, WEBHOOKS):
         in_table = table.pop(prefix, {})
         if not isinstance(in_table, dict):
-            raise InvalidInput(f"{prefix} in {file}", wanted="a table", got=in_table)
+            raise InvalidInput(f"{prefix} in {file}", wanted="a table", got=f"a value ({type(in_table).__name__})")
         table |= {f"{prefix}_{name}": value for name, value in in_table.items()}
     return table
 
@@ -143,7 +143,7 @@ _ORDER_WORDS: dict[str, type[Gaps | OnExhausted]] = {"gaps": Gaps, "on_exhausted
 def _tables(where: str, tables: object, file: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return the names and copies of tables inside a table. Raises ``InvalidInput`` for anything else."""
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise InvalidInput(f"{where} in {file}", wanted="a table", got=tables)
+        raise InvalidInput(f"{where} in {file}", wanted="a table", got=f"a value ({type(tables).__name__})")
     return [(name, dict(table)) for name, table in tables.items()]
 
 

@@ -68,7 +68,7 @@ class QueueTable:
 class Settings:
     """The settings in force. ``origin`` returns where a value came from."""
 
-    url: str | None = None  # the store
+    url: str | None = field(default=None, repr=False)  # the store; it may contain a password
     store: str | None = None  # the name of the store, if it is not given by ``url``
     space: str = "main"
     environment: str = ""  # such as production: schedules with ``environments`` fire only where it is one of them

@@ -19,6 +19,7 @@ from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.webhook_secret import parse_secrets
+from holdfast.secret_file import read_secret_file
 from holdfast.settings.webhooks import WebhookSettings
 
 CHECK_INTERVAL_SECONDS = 2.0  # between two looks for a change
@@ -66,9 +67,11 @@ class WebhookSecrets:
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
             if stamp == self._stamp:
                 return
-            tables = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, list[str]])
         except OSError as error:
             raise InvalidInput(str(path), wanted="a file with secrets", got=error.strerror or error) from error
+        data = read_secret_file(str(path), path)
+        try:
+            tables = msgspec.convert(tomllib.loads(data.decode()), dict[str, list[str]])
         except (ValueError, msgspec.ValidationError):  # no message: it may have a secret
             raise InvalidInput(str(path), wanted='lines such as acme = ["whsec_..."]', got="another text") from None
         self._of_file = {

@@ -89,6 +89,28 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
+def has_repeated_key(data: bytes) -> bool:
+    """Whether a JSON text has an object with a key twice: its readers disagree about the value.
+
+    A text as ``JsonCodec`` writes it is known to have none without a walk.
+    """
+    try:
+        if _encode(_decode(data)) == data:
+            return False
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return False  # no JSON: nobody reads a value
+    try:
+        json.loads(data, object_pairs_hook=_check_keys)  # no decoder of msgspec reports repeated keys
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError
+
+
 def encode_payload(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD_BYTES) -> bytes:
     """Return the payload as bytes. Raises ``PayloadError`` if the codec fails or the size exceeds ``most`` bytes."""
     try:

@@ -17,6 +17,8 @@ from typing import NoReturn, Protocol
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
+from holdfast.wire.codec import has_repeated_key
+from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.identity import own_frames, shared_frames, split_signature
 
 FORMAT = "v1."  # before the MAC
@@ -34,6 +36,7 @@ class Verdict(Enum):
     UNSIGNED = "unsigned"
     UNKNOWN_KEY = "unknown key"  # a newer key than those of this process, or an invented one
     INVALID = "invalid"  # the job is not the one that was signed
+    AMBIGUOUS = "ambiguous"  # the payload has a key twice: which value was meant is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +149,9 @@ class Signer:
             return Verdict.INVALID
         expected = _FORMAT_BYTES + _mac_of(job, self._space, key)
         # The texts are compared, not the decoded MACs: base64 has several texts for the same bytes.
-        is_equal = hmac.compare_digest(expected, text.encode(errors="surrogatepass"))
-        return Verdict.VALID if is_equal else Verdict.INVALID
+        if not hmac.compare_digest(expected, text.encode(errors="surrogatepass")):
+            return Verdict.INVALID
+        return Verdict.AMBIGUOUS if META_CODEC not in job.meta and has_repeated_key(job.payload) else Verdict.VALID
 
     def _sign_one(self, ring: KeyRing, job: JobRecord) -> JobRecord:
         key = self._signing_key(ring, job.queue)

@@ -59,6 +59,8 @@ class Verification:
         self._count_rejected()
         if verdict is Verdict.UNSIGNED:
             return BadSignature(error="the job has no signature, and signatures are required")
+        if verdict is Verdict.AMBIGUOUS:
+            return BadSignature(error="an object in the payload has a key twice: which value was signed is unknown")
         return BadSignature(error=f"the job is not the one that was signed with the key {key_id}")
 
     def _may_run(self, verdict: Verdict) -> bool:

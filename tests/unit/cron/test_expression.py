@@ -272,3 +272,15 @@ def test_an_unknown_time_zone_is_refused(zone):
 def test_an_instant_without_a_zone_is_refused():
     with pytest.raises(InvalidInput, match="instant: wanted a datetime with a time zone"):
         CronExpression("@daily").next_after(datetime(2027, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo", "Pacific/Kiritimati", "Etc/GMT+12"])
+@pytest.mark.parametrize("text", ["* * * * *", "0 0 1 1 *", "59 23 31 12 *", "@hourly"])
+def test_after_the_last_day_of_the_calendar_there_is_no_fire(zone, text):
+    end = datetime.max.replace(tzinfo=UTC)
+    expression = CronExpression(text, zone)
+    assert expression.next_after(end) is None
+    for hours in range(48):
+        fire = expression.next_after(end - timedelta(hours=hours))
+        assert fire is None or fire > end - timedelta(hours=hours)
+    assert len(expression.between(end - timedelta(days=3), end)) >= (text in {"* * * * *", "@hourly"})

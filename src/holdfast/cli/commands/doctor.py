@@ -14,6 +14,7 @@ from holdfast.cli.commands.queue import describe_order
 from holdfast.cli.doctor import store_checks
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.doctor.ledger_checks import check_ledger
+from holdfast.cli.doctor.signing_check import check_signing
 from holdfast.cli.doctor.webhook_checks import check_webhooks
 from holdfast.cli.doctor.work_checks import check_work
 from holdfast.cli.output import Column, Output
@@ -143,6 +144,7 @@ def _checks(session: Session) -> Iterator[Check]:
     for variable in unknown_variables():
         text = f"{variable} is not a setting of Holdfast"
         yield Check(name="environment", health=Health.NOTE, text=text, advice="correct its name, or unset it")
+    yield from check_signing(session)
     if session.settings.store_url is None:
         advice = "give --url, set HOLDFAST_URL, or write url into holdfast.toml"
         yield Check(name="store", health=Health.WRONG, text="no URL", advice=advice)

@@ -7,6 +7,7 @@ from pathlib import Path
 from holdfast import settings
 from holdfast.errors import InvalidInput
 from holdfast.model.secret import Secret
+from holdfast.secret_file import read_secret_file
 
 MAX_TOKEN_CHARACTERS = 8_192
 
@@ -40,12 +41,11 @@ class TokenSource:
 
     @staticmethod
     def _read(file: str) -> Secret:
+        data = read_secret_file("token_file", Path(file))
         try:
-            return _check("token_file", Secret(Path(file).read_text(encoding="ascii").strip()))
-        except OSError as error:
-            raise InvalidInput("token_file", wanted="a file with a token", got=error.strerror or error) from error
-        except ValueError as error:
-            raise InvalidInput("token_file", wanted="a file with one token", got="something else") from error
+            return _check("token_file", Secret(data.decode("ascii").strip()))
+        except ValueError:
+            raise InvalidInput("token_file", wanted="a file with one token", got="something else") from None
 
 
 def _check(name: str, token: Secret) -> Secret:

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.secret_file import read_secret_file
 from holdfast.service.auth.issuer_request import Unchecked
 from holdfast.service.auth.principal import Principal, Scope, TokenRefused, commands_of
 
@@ -46,10 +47,9 @@ class StaticTokens:
 
     def __init__(self, file: str, *, space: str) -> None:
         """Raise ``InvalidInput`` for a file that cannot be read."""
+        data = read_secret_file(file, Path(file))
         try:
-            entries = msgspec.convert(tomllib.loads(Path(file).read_text(encoding="utf-8")), _File).tokens
-        except OSError as error:
-            raise InvalidInput(file, wanted="a file with tokens", got=error.strerror or error) from error
+            entries = msgspec.convert(tomllib.loads(data.decode()), _File).tokens
         except (ValueError, msgspec.ValidationError) as error:  # also of TOML; no message has the value of a field
             raise InvalidInput(file, wanted="[[tokens]] in TOML", got=str(error)) from error
         self.unchecked = Unchecked()

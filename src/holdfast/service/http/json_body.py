@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -10,29 +9,17 @@ import msgspec
 
 from holdfast.errors import InvalidInput
 from holdfast.service.problems import Code, Problem
-from holdfast.wire.codec import JSON
+from holdfast.wire.codec import JSON, has_repeated_key
 
 T = TypeVar("T")
-
-
-class _DuplicateKey(Exception):
-    pass
 
 
 def decode_strict(data: bytes) -> object:
     """Return the value of a JSON text. Raises ``InvalidInput``."""
     value = JSON.decode(data, field="body")
-    if isinstance(value, dict | list):
-        try:
-            json.loads(data, object_pairs_hook=_check_keys)  # no decoder of msgspec reports duplicate keys
-        except _DuplicateKey as error:
-            raise InvalidInput("body", wanted="each key of an object once", got="one key twice") from error
+    if has_repeated_key(data):
+        raise InvalidInput("body", wanted="each key of an object once", got="one key twice")
     return value
-
-
-def _check_keys(pairs: list[tuple[str, object]]) -> None:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise _DuplicateKey
 
 
 def read_body(data: bytes, kind: type[T]) -> T:
