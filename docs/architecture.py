@@ -109,7 +109,7 @@ BOXES = [
     Box(40, 800, 240, 64, "Client.wait, Client.result", ("client.py",)),
     Box(300, 800, 260, 64, "spark.read, spark.readStream", ("spark/datasource/source.py",)),
     Box(580, 800, 240, 64, "history in Parquet", ("spark/history/sync.py",)),
-    Box(840, 800, 240, 64, "audit, report, replay", ("spark/history/audit.py",)),
+    Box(840, 800, 240, 64, "audit, report", ("spark/history/audit.py",)),
 ]
 
 ARROWS = [

@@ -73,19 +73,6 @@ def package_of(scheme: str) -> str | None:
     return None if built_in is None else built_in.module
 
 
-def is_store(place: str) -> bool:
-    """Whether a text is the URL of a store: a driver is known for it, or it names a store of the settings.
-
-    Otherwise the text names a folder, such as ``hdfs://...``.
-    """
-    scheme = urlsplit(place).scheme
-    if scheme in _BUILT_IN or scheme == STORE_SCHEME:
-        return True
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-in drivers do not need it
-
-    return bool(scheme) and bool(entry_points(group=ENTRY_POINT_GROUP, name=scheme))
-
-
 def _opener(url: str, scheme: str) -> OpenUrl:
     built_in = _BUILT_IN.get(scheme)
     if built_in is not None:

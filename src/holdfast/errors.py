@@ -39,7 +39,6 @@
     ├── LedgerTrimmed                  the rows after this cursor were removed
     ├── SpaceInUse                     a space with leases in flight is not removed
     ├── HistoryConflict                another sync of this history was first; nothing added
-    ├── ReplayConflict                 the same replay is running elsewhere
     ├── ChildrenUnavailable            a worker cannot start child processes
     ├── SparkTaskFailed                a slot failed in all its tries
     ├── SparkUnavailable               Spark or Java cannot be started here
@@ -436,14 +435,6 @@ class HistoryConflict(HoldfastError):
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(f"commit {number} of the history was made by another sync; nothing was added")
-
-
-class ReplayConflict(HoldfastError):
-    """The same replay is running somewhere else. Each job is still enqueued only once."""
-
-    def __init__(self, replay_id: str) -> None:
-        self.replay_id = replay_id
-        super().__init__(f"replay {replay_id} is running somewhere else; run it again when that one has ended")
 
 
 class RunError(HoldfastError):

@@ -107,7 +107,6 @@ def test_a_missing_url_says_how_to_give_one(run):
             "spark",
             "history",
             "keys",
-            "replay",
             "report",
         }:
             arguments = {"show": ["x"], "wait": ["x"], "cancel": ["x"], "retry": ["x"], "enqueue": ["x"]}.get(
@@ -432,7 +431,6 @@ NOT_UTF8 = "\udcff\udcfe"  # as Python reads the bytes FF FE of the command line
         (("audit", "--history", ""), 2, "'--history': wanted a folder, got ''"),
         (("history", "sync", "--to", ""), 2, "'--to': wanted a folder, got ''"),
         (("report", "--history", "", "--out", "x.html"), 2, "'--history': wanted a folder, got ''"),
-        (("replay", "--from", "", "--where", "type='t'"), 2, "'--from': wanted a folder or a URL, got ''"),
     ],
 )
 def test_a_slip_is_told_in_one_line_that_says_what_was_wanted(run, store, arguments, code, error):

@@ -22,7 +22,6 @@ from holdfast.cli.commands.maintenance import reap, trim
 from holdfast.cli.commands.metrics import metrics
 from holdfast.cli.commands.queue import queue
 from holdfast.cli.commands.queue_order import order
-from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
 from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
@@ -72,7 +71,6 @@ for command in (
     spark,
     history,
     audit,
-    replay,
     report,
 ):
     root.add_command(command)

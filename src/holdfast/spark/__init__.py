@@ -23,7 +23,6 @@ try:
     from holdfast.spark.history.reader import History
     from holdfast.spark.history.store_audit import audit_store
     from holdfast.spark.history.sync import sync
-    from holdfast.spark.replay.replay import Replay, replay
     from holdfast.spark.session import session
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in {"pandas", "pyarrow", "pyspark"}:
@@ -39,7 +38,6 @@ __all__ = [
     "InvalidInput",
     "OutcomesTrimmed",
     "Progress",
-    "Replay",
     "RunError",
     "SparkTaskFailed",
     "SparkUnavailable",
@@ -49,7 +47,6 @@ __all__ = [
     "audit_store",
     "backfill_frame",
     "compact",
-    "replay",
     "run",
     "run_queue",
     "session",

@@ -24,7 +24,10 @@ def history() -> None:
     "--to", "folder", required=True, metavar="DIR", type=FOLDER, help="A folder on any filesystem that Spark can write."
 )
 @click.option(
-    "--payloads/--no-payloads", default=True, show_default=True, help="Copy the payloads, which `replay` needs."
+    "--payloads/--no-payloads",
+    default=True,
+    show_default=True,
+    help="Copy the payloads: jobs without cannot run again.",
 )
 @click.option(
     "--hold",

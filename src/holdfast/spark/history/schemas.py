@@ -46,7 +46,7 @@ JOBS = pa.schema(
     ]
 )
 
-# The other columns that a replay needs, in a separate table: audits and reports never read it, its folder can have
+# The other columns that a new job needs, in a separate table: audits and reports never read it, its folder can have
 # stricter permissions, and a sync can leave it out. ``timeout`` is in microseconds.
 PAYLOADS = pa.schema(
     [

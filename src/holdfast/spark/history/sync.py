@@ -54,7 +54,7 @@ def sync(
 
     One commit adds about ``size`` rows together with the cursor after them; the next sync reads again what was not
     committed. Raises ``LedgerTrimmed`` if the store has trimmed rows that this history does not have, and
-    ``HistoryConflict`` if another sync has committed in the meantime. Without ``payloads`` the jobs cannot be replayed.
+    ``HistoryConflict`` if another sync has committed in the meantime. Without ``payloads`` the jobs cannot run again.
     Trimming the store waits for the next sync, at most ``hold``; with None it does not wait.
     """
     place = Folder(spark, folder)

@@ -1,1 +1,0 @@
-"""Replays: enqueue ended jobs again, with a preview, resumable."""
