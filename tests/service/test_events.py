@@ -158,7 +158,7 @@ def test_the_streams_of_one_tenant_leave_some_to_the_others(tenants, monkeypatch
 
 def test_a_stream_ends_with_its_token(tenants):
     _, lines = open_stream(tenants, "token-of-tenant-two")
-    [provider] = tenants.service.authenticator._providers
+    [provider] = tenants.service.authenticator._providers.values()
     provider._principals.clear()
     assert [line for line in lines if line] == []  # and no more
     assert tenants.get("/v1/events", token="token-of-tenant-two").status_code == 401

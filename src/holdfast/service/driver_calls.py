@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from holdfast.drivers.remote.description import DRIVER
 from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES, MAX_RESERVED_BYTES, MAX_WAIT_SECONDS, VERBS, Group, Verb
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model import bounds
+from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release
 from holdfast.service.artifact_transfers import transfers_of
@@ -26,6 +28,7 @@ from holdfast.service.driver_rights import check_rights
 from holdfast.service.limits import LARGE_BODY_BYTES
 from holdfast.service.operation import Call
 from holdfast.service.problems import Code, Problem
+from holdfast.service.system_queues import hidden_ids, hide_in_answer
 from holdfast.service.tenants.tenant import Tenant
 
 FIRST_CANCEL_POLL_SECONDS = 0.1
@@ -53,10 +56,11 @@ async def run_verb(call: Call, group: Group) -> bytes:
             return verb.encode_answer(await _read_payload(call, tenant, arguments))
         case _:
             pass
+    sees_all = call.principal.is_admin
     if arguments.call_id is None:
-        return await _run(tenant, verb, arguments)
+        return await _run(tenant, verb, arguments, sees_all=sees_all)
     key = (tenant.name, call.principal.subject, arguments.call_id)
-    return await call.service.answers.answer(key, lambda: _run(tenant, verb, arguments))
+    return await call.service.answers.answer(key, lambda: _run(tenant, verb, arguments, sees_all=sees_all))
 
 
 async def _decode(call: Call, verb: Verb) -> Arguments:
@@ -68,9 +72,9 @@ async def _decode(call: Call, verb: Verb) -> Arguments:
         raise Problem(Code.INVALID_REQUEST, f"wanted the arguments of {verb.name}: {error}") from error
 
 
-async def _run(tenant: Tenant, verb: Verb, arguments: Arguments) -> bytes:
+async def _run(tenant: Tenant, verb: Verb, arguments: Arguments, *, sees_all: bool) -> bytes:
     run = tenant.calls.settle if verb.group is Group.LEASES else tenant.calls.run
-    answer = await run(_call_store, tenant.store, verb, arguments)
+    answer = await run(_call_store, tenant.store, verb, arguments, sees_all=sees_all)
     match arguments:
         case messages.SettleArguments(settlements=settlements):
             tenant.settled([one.settlement.lease.job_id for one in settlements])
@@ -84,8 +88,8 @@ async def _run(tenant: Tenant, verb: Verb, arguments: Arguments) -> bytes:
     return answer
 
 
-def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
-    """Call the store and encode its answer, in a thread."""
+def _call_store(store: Store, verb: Verb, arguments: Arguments, *, sees_all: bool) -> bytes:
+    """Call the store and encode its answer, in a thread. Queues of the system are hidden unless the caller sees all."""
     method = getattr(store, verb.name, None)
     if method is None:
         raise Unsupported(DRIVER, verb.name, "the store of the service does not offer it")
@@ -94,12 +98,21 @@ def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
         bounds.check_integer("most", arguments.most, least=1, most=max(1, arguments.every) * MAX_MARKS)
     if "max_bytes" in given:
         given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
-    answer = method(**given)
+    if verb.name == "cancel" and not sees_all:
+        method = partial(_cancel, store)
+    answer = method(**given) if sees_all else hide_in_answer(method(**given))
     data = verb.encode_answer(answer)
     if len(data) > MAX_ANSWER_BYTES:
         _give_back(store, answer)
         raise InvalidInput("limit", wanted=f"an answer of at most {MAX_ANSWER_BYTES} bytes", got=f"{len(data)} bytes")
     return data
+
+
+def _cancel(store: Store, job_ids: Sequence[str], *, now: int | None) -> list[State | None]:
+    """Cancel jobs, except those of queues of the system."""
+    hidden = hidden_ids(store.inspect(list(dict.fromkeys(job_ids)), payloads=False))
+    states = iter(store.cancel([job_id for job_id in job_ids if job_id not in hidden], now=now))
+    return [None if job_id in hidden else next(states) for job_id in job_ids]
 
 
 def _give_back(store: Store, answer: Any) -> None:

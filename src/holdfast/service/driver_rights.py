@@ -14,13 +14,14 @@ from holdfast.drivers.remote.rows import names_of_jobs
 from holdfast.drivers.remote.settlements import AckMessage
 from holdfast.drivers.remote.verbs import Verb
 from holdfast.model import retention
+from holdfast.model.filters import JobFilter
 from holdfast.model.registry import Change
 from holdfast.service import rate_budget
 from holdfast.service.auth.principal import Principal
 from holdfast.service.problems import Code, Problem
+from holdfast.service.system_queues import check_visible
 from holdfast.webhooks import subscription, turn
 
-SYSTEM_PREFIX = "holdfast."  # of queues that belong to the service: a forged delivery would get its signature
 OF_ADMINS = frozenset({"ledger_delay", "spaces", "table_sizes"})  # they tell about other spaces
 KINDS_OF_ADMINS = frozenset(  # entries that would let a token do more than it may
     {
@@ -45,7 +46,7 @@ def check_rights(principal: Principal, verb: Verb, arguments: Arguments) -> Argu
         _check_space(principal, arguments)
         if verb.name in OF_ADMINS:
             raise _forbidden(f"{verb.name} needs the role admin")
-        _check_arguments(arguments)
+        _check_arguments(principal, arguments)
     return _limit_types(principal, arguments)
 
 
@@ -54,10 +55,9 @@ def _check_space(principal: Principal, arguments: Arguments) -> None:
         raise _forbidden("another space than that of the token needs the role admin")
 
 
-def _check_arguments(arguments: Arguments) -> None:
+def _check_arguments(principal: Principal, arguments: Arguments) -> None:
     for queue in _queues_of(arguments):
-        if queue.startswith(SYSTEM_PREFIX):
-            raise _forbidden(f"the queue {queue} belongs to the service")
+        check_visible(principal, queue)
     for change in _writes_of(arguments):
         if change.kind in KINDS_OF_ADMINS:
             raise _forbidden(f"entries of the kind {change.kind} need the role admin")
@@ -73,13 +73,19 @@ def _check_arguments(arguments: Arguments) -> None:
 
 
 def _queues_of(arguments: Arguments) -> Iterable[str]:
-    """Return the queues in which a call makes, takes or limits jobs."""
+    """Return the queues that a call names."""
     match arguments:
         case messages.EnqueueArguments(jobs=jobs) | messages.EnqueueLeasedArguments(jobs=jobs):
             return names_of_jobs(jobs, "queue")
         case messages.ReserveArguments(queues=queues) | messages.SettleAndReserveArguments(queues=queues):
             return queues
-        case messages.ConfigureArguments(queue=queue):
+        case messages.WaitArguments(queues=queues) | messages.AnyOpenArguments(queues=queues):
+            return queues
+        case messages.CountsArguments(queues=named) | messages.ReapArguments(queues=named):
+            return named or ()
+        case messages.ConfigureArguments(queue=queue) | messages.SettingsArguments(queue=queue):
+            return [queue]
+        case messages.DomainsArguments(queue=str(queue)) | messages.FindArguments(where=JobFilter(queue=str(queue))):
             return [queue]
         case _:
             return ()

@@ -21,6 +21,7 @@ from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 from holdfast.service.schemas.events import EventsQuery, TaskEvent
 from holdfast.service.schemas.fields import instant
 from holdfast.service.statuses import OF_STATE
+from holdfast.service.system_queues import is_system
 from holdfast.service.tenants.tenant import Tenant
 from holdfast.service.timing import ServiceTiming
 
@@ -106,6 +107,9 @@ async def read_page(tenant: Tenant, cursor: str | None) -> Page[LedgerRow]:
 
 
 def _is_wanted(query: EventsQuery, row: LedgerRow) -> bool:
+    """Whether a row is sent. Those of a queue of the system are sent only if the queue is named."""
+    if query.queue is None and is_system(row.queue):
+        return False
     return query.queue in (None, row.queue) and query.command in (None, row.type)
 
 

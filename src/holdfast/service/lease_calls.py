@@ -9,6 +9,7 @@ from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.service.operation import Call
 from holdfast.service.problems import Code, Problem, not_found, refused
+from holdfast.service.system_queues import hide
 from holdfast.service.tenants.tenant import Heartbeat
 from holdfast.settings.serve import ServeSettings
 
@@ -69,6 +70,7 @@ def check_owner(call: Call, task_id: str, found: Inspection | None) -> Inspectio
 
     The token of a lease is the proof of ownership; the subject must be that of the claim besides.
     """
+    found = hide(call.principal, found)
     if found is None:
         raise not_found(task_id)
     if found.job.state is State.INFLIGHT and found.worker != call.principal.subject:

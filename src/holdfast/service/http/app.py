@@ -259,14 +259,14 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
 async def _is_still_allowed(
     service: Service, operation: Operation, headers: Mapping[str, str], principal: Principal
 ) -> bool:
-    """Whether the token of a request that goes on still allows it, in the same space."""
+    """Whether the token of a request that goes on still allows it, in the same space and with the same role."""
     if service.authenticator.is_open or operation.scope is None:
         return True
     try:
         found = await service.authenticator.authenticate(headers, count=1)
     except Problem:
         return False
-    return found.may(operation.scope) and found.space == principal.space
+    return found.may(operation.scope) and (found.space, found.is_admin) == (principal.space, principal.is_admin)
 
 
 async def _count_request(service: Service, principal: Principal, scope: str) -> None:

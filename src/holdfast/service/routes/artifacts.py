@@ -28,6 +28,7 @@ from holdfast.service.schemas.artifacts import (
     UploadHeaders,
 )
 from holdfast.service.schemas.fields import instant
+from holdfast.service.system_queues import hide
 from holdfast.service.task_answers import info_of
 from holdfast.settings.serve import ServeSettings
 
@@ -131,10 +132,10 @@ async def download(call: Call) -> Reply:
 async def _visible(call: Call) -> tuple[Artifact, ...]:
     transfers_of(call)
     task_id, store = call.path["task_id"], call.tenant.store
-    found = await call.tenant.calls.run(store.inspect, [task_id], payloads=False)
-    if task_id not in found:
+    found = hide(call.principal, await call.tenant.inspect_one(task_id))
+    if found is None:
         raise not_found(task_id)
-    return await call.tenant.calls.run(visible_artifacts, store, found[task_id])
+    return await call.tenant.calls.run(visible_artifacts, store, found)
 
 
 async def send_blob(call: Call, folder: str, *, digest: str, size: int, file_name: str) -> Reply:

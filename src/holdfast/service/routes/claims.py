@@ -33,10 +33,10 @@ from holdfast.service.schemas.workers import (
     Heartbeat,
     Heartbeats,
 )
+from holdfast.service.system_queues import check_queue
 from holdfast.service.task_answers import task_of
 from holdfast.service.tenants.tenant import Heartbeat as Beat
 from holdfast.service.tenants.waiting_claims import Want
-from holdfast.service.webhook_checks import check_queue
 from holdfast.wire.codec import JSON
 
 E = TypeVar("E", ExtendedLease, ExtendedItem)

@@ -12,10 +12,13 @@ from holdfast.service.event_stream import read_page
 from holdfast.service.operation import EVENT_STREAM, Call, Operation, Reply
 from holdfast.service.problems import Code, Problem
 from holdfast.service.schemas.events import OLDEST, EventsHeaders, EventsQuery, TaskEvent
+from holdfast.service.system_queues import check_visible
 
 
 async def events(call: Call) -> Reply:
     """Send the ends of leases as they happen, from a cursor on. The stream has those of the space of the token."""
+    if call.query.queue is not None:
+        check_visible(call.principal, call.query.queue)
     streams = call.service.event_streams
     streams.check(call.tenant.name)
     page = await _first_page(call, call.headers.last_event_id or call.query.after)

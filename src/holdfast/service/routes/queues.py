@@ -28,6 +28,7 @@ from holdfast.service.schemas.queues import (
     ResumeRequest,
     SettingsQuery,
 )
+from holdfast.service.system_queues import check_visible, is_system
 from holdfast.service.tenants.queue_counts import sum_counts
 from holdfast.worker.type_holds import forget_holds
 
@@ -52,7 +53,13 @@ async def autoscale(call: Call) -> Reply:
     """Return numbers for an autoscaler, over all queues or some."""
     query: AutoscaleQuery = call.query
     rows = await call.service.counter(call.tenant.name).rows()
-    chosen = [one for one in rows if query.queue in (None, one.queue) and query.command in (None, one.type)]
+    if query.queue is not None:
+        check_visible(call.principal, query.queue)
+    chosen = [
+        one
+        for one in rows
+        if query.command in (None, one.type) and (one.queue == query.queue if query.queue else not is_system(one.queue))
+    ]
     counts = sum_counts("", chosen)
     backlog = counts.pending + counts.in_progress
     return Reply(

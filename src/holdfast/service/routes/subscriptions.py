@@ -14,7 +14,8 @@ from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.subscriptions import NewSubscription, SubscriptionList, SubscriptionState
-from holdfast.service.webhook_checks import check_queue, check_webhook
+from holdfast.service.system_queues import check_queue
+from holdfast.service.webhook_checks import check_webhook
 from holdfast.webhooks.subscription import (
     KIND,
     MAX_SUBSCRIPTIONS,

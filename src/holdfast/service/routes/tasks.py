@@ -27,8 +27,9 @@ from holdfast.service.schemas.tasks import (
     TaskResult,
 )
 from holdfast.service.statuses import OF_STATE, Status
+from holdfast.service.system_queues import check_queue, hide
 from holdfast.service.task_answers import details_of, result_of
-from holdfast.service.webhook_checks import check_queue, check_webhook
+from holdfast.service.webhook_checks import check_webhook
 
 
 def _record(call: Call, task: NewTask) -> JobRecord:
@@ -107,7 +108,7 @@ def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
 async def show(call: Call) -> Reply:
     """Return a task."""
     task_id = call.path["task_id"]
-    found = (await call.tenant.calls.run(call.tenant.store.inspect, [task_id])).get(task_id)
+    found = hide(call.principal, (await call.tenant.calls.run(call.tenant.store.inspect, [task_id])).get(task_id))
     if found is None:
         raise not_found(task_id)
     return Reply(content=details_of(found, call.tenant.clock.now()))
@@ -121,7 +122,8 @@ async def show_result(call: Call) -> Reply:
         raise Problem(Code.INVALID_REQUEST, f"wanted at most {most:g} seconds", field="wait")
     if call.query.wait:
         await tenant.wait_until_ended(task_id, call.query.wait, ends=call.ends())
-    found, artifacts = await tenant.read_result(task_id, has_artifacts=call.service.artifacts is not None)
+    read, artifacts = await tenant.read_result(task_id, has_artifacts=call.service.artifacts is not None)
+    found = hide(call.principal, read)
     if found is None:
         raise not_found(task_id)
     if not found.job.state.has_ended:
@@ -132,7 +134,8 @@ async def show_result(call: Call) -> Reply:
 async def cancel(call: Call) -> Reply:
     """Cancel a task that waits, or ask its worker to stop."""
     task_id = call.path["task_id"]
-    state = await call.tenant.cancel(task_id)
+    found = hide(call.principal, await call.tenant.inspect_one(task_id))
+    state = None if found is None else await call.tenant.cancel(task_id)
     if state is None:
         raise not_found(task_id)
     status = OF_STATE[state]
