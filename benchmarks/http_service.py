@@ -1,7 +1,8 @@
-"""How much does the HTTP service cost beyond a bare endpoint that parses and answers the same JSON?
+"""How much does the HTTP service cost beyond a bare endpoint that answers the same JSON, and beyond its driver?
 
-Both sides are one process with uvicorn. The same requests are sent over the same number of connections, in turns. The
-bare side keeps nothing: the difference is everything that the service checks, and the durable store.
+Single requests are compared with one process of uvicorn that parses and answers the same JSON, over the same number of
+connections, in turns. The bare side keeps nothing: the difference is everything that the service checks, and the store.
+Batches over one connection are compared with the calls of the driver behind them, made in this process, in turns.
 """
 
 from __future__ import annotations
@@ -11,53 +12,88 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from benchmarks.comparison import Comparison, compare_latency, compare_throughput, percentile
+import holdfast
+from benchmarks.comparison import (
+    Comparison,
+    compare_latency,
+    compare_single_calls,
+    compare_throughput,
+    percentile,
+)
+from benchmarks.jobs import QUEUE, TYPE, make_records
+from holdfast.driver import HOUR, Ack, Lease, Retry, Store
+from holdfast.testing.servers.postgres import PostgresServer
 
 CONNECTIONS = 32
 TASKS = 2000  # of one round
 PRODUCER_TASKS = 500  # of one round with one producer
 BATCH_TASKS = 100
+BATCHES = TASKS // BATCH_TASKS  # of one round
+BATCH_ROUNDS = 7
 ROUNDS = 5
 LATENCY_SECONDS = 2.0  # of one round at half load
 PAYLOAD = {"to": "ada@example.org", "subject": "Hello", "lines": ["one", "two", "three"]}
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:(\d+))")
 TIMEOUT_SECONDS = 60.0
+SERVE = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0", "--log-level", "warning"]
+BARE = [sys.executable, "-m", "benchmarks.bare_http"]
 
 
 def measure(folder: Path) -> Iterator[Comparison]:
-    serve = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0", "--log-level", "warning"]
-    bare = [sys.executable, "-m", "benchmarks.bare_http"]
-    with _server([*serve, "--url", f"sqlite:///{folder}/jobs.db"]) as port, _server(bare) as bare_port:
-        ours, other = Side(port), Side(bare_port)
-        for name in ("create", "claim", "complete"):
-            yield _compare(name, ours, other)
-        yield compare_throughput(
-            f"HTTP: one producer creates tasks in batches of {BATCH_TASKS} / one by one",
-            jobs=PRODUCER_TASKS,
-            rounds=ROUNDS,
-            ours=lambda: ours.create_alone(BATCH_TASKS),
-            other=lambda: ours.create_alone(1),
-            target=10.0,
-        )
-        yield from _latency(ours, other)
+    with _server(BARE) as bare_port, PostgresServer() as postgres:
+        for name, urls in {
+            "SQLite": [f"sqlite:///{folder}/{side}.db" for side in ("service", "driver")],
+            "PostgreSQL": [postgres.create_database(side) for side in ("service", "driver")],
+        }.items():
+            with _server([*SERVE, "--url", urls[0]]) as port, holdfast.connect(urls[1]) as store:
+                ours, other = Side(port), Side(bare_port)
+                for call in ("create", "claim", "complete"):
+                    yield compare_single_calls(
+                        f"HTTP on {name}: {call}, one task per request / bare Starlette with the same JSON",
+                        calls=TASKS,
+                        rounds=ROUNDS,
+                        ours=partial(ours.run, call),
+                        other=partial(other.run, call),
+                        target=0.5,
+                    )
+                yield from _compare_batches(name, BatchSide(port), DriverSide(store))
+                if name == "SQLite":
+                    yield from _producer(ours)
+                    yield from _latency(ours, other)
 
 
-def _compare(name: str, ours: Side, other: Side) -> Comparison:
-    return compare_throughput(
-        f"HTTP: {name}, one task per request / bare Starlette with the same JSON",
-        jobs=TASKS,
+def _producer(ours: Side) -> Iterator[Comparison]:
+    yield compare_throughput(
+        f"HTTP: one producer creates tasks in batches of {BATCH_TASKS} / one by one",
+        jobs=PRODUCER_TASKS,
         rounds=ROUNDS,
-        ours=lambda: ours.run(name),
-        other=lambda: other.run(name),
-        target=0.4,
+        ours=lambda: ours.create_alone(BATCH_TASKS),
+        other=lambda: ours.create_alone(1),
+        target=10.0,
     )
+
+
+def _compare_batches(name: str, ours: BatchSide, other: DriverSide) -> Iterator[Comparison]:
+    """Compare each call, and the cycle of a task, from the same rounds."""
+    rounds = [(ours.run(), other.run()) for _ in range(BATCH_ROUNDS)]
+    for calls in (*([one] for one in ours.calls), ["create", "claim", "result"]):
+        sums = [tuple(sum(side[call] for call in calls) for side in pair) for pair in rounds]
+        yield compare_single_calls(
+            f"HTTP on {name}: {', '.join(calls)} in batches of {BATCH_TASKS} / the driver",
+            calls=TASKS,
+            rounds=BATCH_ROUNDS,
+            ours=iter([one for one, _ in sums]).__next__,
+            other=iter([one for _, one in sums]).__next__,
+            target=0.6,
+        )
 
 
 def _latency(ours: Side, other: Side) -> Iterator[Comparison]:
@@ -81,6 +117,74 @@ def _latency(ours: Side, other: Side) -> Iterator[Comparison]:
         ours=f"p99 {p99 * 1000:.2f} ms",
         other=f"p50 {p50 * 1000:.2f} ms",
     )
+
+
+class BatchSide:
+    """Sends batches over one connection. A round leads TASKS tasks through all calls; one nack makes a second claim."""
+
+    calls = ("create", "claim", "heartbeat", "nack", "result")
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def run(self) -> dict[str, float]:
+        """Return the seconds of each call. Messages are encoded and decoded outside of the time."""
+        task = {"command": "batch", "payload": PAYLOAD}
+        claim = {"commands": ["batch"], "limit": BATCH_TASKS, "leaseSeconds": 3600}
+        seconds = {"create": self._send("/v1/tasks/batch", [{"tasks": [task] * BATCH_TASKS}] * BATCHES)[0]}
+        seconds["claim"], claimed = self._send("/v1/tasks/claim", [claim] * BATCHES)
+        seconds["heartbeat"] = self._send("/v1/tasks/heartbeat/batch", _leases(claimed, "tasks"))[0]
+        seconds["nack"] = self._send("/v1/tasks/nack/batch", _leases(claimed, "tasks", delaySeconds=0))[0]
+        _, claimed = self._send("/v1/tasks/claim", [claim] * BATCHES)
+        seconds["result"] = self._send("/v1/tasks/result/batch", _leases(claimed, "results", status="COMPLETED"))[0]
+        return seconds
+
+    def _send(self, path: str, bodies: Sequence[object]) -> tuple[float, list[Any]]:
+        seconds, answers = asyncio.run(_send_all(self._port, [_encode(path, body) for body in bodies], 1))
+        for answer in answers:
+            [items] = answer.values()
+            assert len(items) == BATCH_TASKS
+            assert not any("problem" in item for item in items)
+        return seconds, answers
+
+
+def _leases(claimed: Sequence[Any], word: str, **fields: object) -> list[object]:
+    return [
+        {word: [{"taskId": one["task"]["id"], "leaseToken": one["leaseToken"], **fields} for one in answer["claims"]]}
+        for answer in claimed
+    ]
+
+
+class DriverSide:
+    """Makes the same calls as ``BatchSide`` with the driver. Records and settlements are made outside of the time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> dict[str, float]:
+        """Return the seconds of each call."""
+        store, payload = self._store, msgspec.json.encode(PAYLOAD)
+        records = [make_records(BATCH_TASKS, payload=payload) for _ in range(BATCHES)]
+        seconds = {"create": _time(store.enqueue, records)[0]}
+        seconds["claim"], leases = self._claim()
+        seconds["heartbeat"] = _time(partial(store.extend, lease_for=HOUR), leases)[0]
+        seconds["nack"] = _time(store.settle, [[Retry(one, error="no") for one in batch] for batch in leases])[0]
+        _, leases = self._claim()
+        seconds["result"] = _time(store.settle, [[Ack(one) for one in batch] for batch in leases])[0]
+        return seconds
+
+    def _claim(self) -> tuple[float, list[list[Lease]]]:
+        reserve = partial(self._store.reserve, limit=BATCH_TASKS, lease_for=HOUR, types=[TYPE])
+        seconds, batches = _time(reserve, [[QUEUE]] * BATCHES)
+        return seconds, [[one.lease for one in batch] for batch in batches]
+
+
+def _time(call: Callable[[Any], list[Any]], batches: Sequence[Any]) -> tuple[float, list[list[Any]]]:
+    began = time.perf_counter()
+    answers = [call(batch) for batch in batches]
+    seconds = time.perf_counter() - began
+    assert all(len(answer) == BATCH_TASKS for answer in answers)
+    return seconds, answers
 
 
 class Side:
