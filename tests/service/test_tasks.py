@@ -106,6 +106,30 @@ def test_each_task_of_a_batch_has_its_own_outcome(service, command):
     assert items[0]["taskId"] == items[4]["taskId"] == items[6]["problem"]["taskId"]
 
 
+def test_each_task_of_a_batch_of_alike_tasks_has_its_own_outcome(service, command):
+    task = {"command": command, "runAt": "2001-01-01T00:00:00Z", "maxAttempts": 3}
+    bodies = [
+        {**task, "payload": {"n": [1.5, None, "ü"]}, "idempotencyKey": command},
+        {**task, "payload": "x" * (1 << 20)},
+        {**task, "idempotencyKey": "a\u0007"},
+        {**task, "payload": {"n": [1.5, None, "ü"]}, "idempotencyKey": command},
+        {**task, "payload": 2, "idempotencyKey": command},
+        {**task, "payload": 3},
+    ]
+    answer = service.post("/v1/tasks/batch", {"tasks": bodies})
+    tasks = answer.json()["tasks"]
+    codes = [one["problem"]["code"] if "problem" in one else one["existed"] for one in tasks]
+    assert codes == [False, "body_too_large", "invalid_request", True, "idempotency_conflict", False]
+    assert tasks[0]["taskId"] == tasks[3]["taskId"] == tasks[4]["problem"]["taskId"]
+    claims = service.post("/v1/tasks/claim", {"commands": [command], "limit": 9}).json()["claims"]
+    assert [(one["task"]["payload"], one["task"]["maxAttempts"]) for one in claims] == [
+        (bodies[0]["payload"], 3),
+        (3, 3),
+    ]
+    refused = service.post("/v1/tasks/batch", {"tasks": [{**task, "webhook": "http://10.0.0.1/"}] * 2}).json()["tasks"]
+    assert [one["problem"]["field"] for one in refused] == ["webhook"] * 2
+
+
 def test_a_batch_has_a_thousand_tasks_at_most(service, command):
     assert service.post("/v1/tasks/batch", {"tasks": [{"command": command}] * 1001}).status_code == 400
     assert service.post("/v1/tasks/batch", {"tasks": []}).status_code == 400

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.artifacts.manifest import Artifact
@@ -13,17 +13,17 @@ from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.tasks import Task, TaskDetails, TaskResult
 from holdfast.service.statuses import Status, status_of
-from holdfast.wire.stored_json import payload_of, stored_value
+from holdfast.wire.stored_json import known_payload_of, payload_of, stored_value
 
 
-def _fields(job: JobRecord, now: int) -> dict[str, Any]:
+def _fields(job: JobRecord, now: int, read: Callable[[JobRecord], object]) -> dict[str, Any]:
     reference = reference_of(job)
     return {
         "id": job.id,
         "command": job.type,
         "queue": job.queue,
         "status": status_of(job, now),
-        "payload": None if reference is not None else payload_of(job),
+        "payload": None if reference is not None else read(job),
         "payload_ref": None if reference is None else PayloadRef(sha256=reference.sha256, size=reference.size),
         "priority": job.priority,
         "attempts": job.attempts,
@@ -40,13 +40,18 @@ def _fields(job: JobRecord, now: int) -> dict[str, Any]:
 
 def task_of(job: JobRecord, now: int) -> Task:
     """Return a task."""
-    return Task(**_fields(job, now))
+    return Task(**_fields(job, now, payload_of))
+
+
+def claimed_task_of(job: JobRecord, now: int) -> Task:
+    """Return a task that a worker gets: its payload was checked when it was claimed."""
+    return Task(**_fields(job, now, known_payload_of))
 
 
 def details_of(inspected: Inspection, now: int) -> TaskDetails:
     """Return a task with its lease, for its producer."""
     return TaskDetails(
-        **_fields(inspected.job, now),
+        **_fields(inspected.job, now, payload_of),
         worker=inspected.worker or None,
         lease_until=instant(inspected.expires_at),
         cancel_requested=inspected.cancel_requested,

@@ -31,6 +31,11 @@ def payload_of(job: JobRecord) -> object:
     return stored_value(_recode(job.payload, str(name)) or job.payload)
 
 
+def known_payload_of(job: JobRecord) -> object:
+    """Return the same of a job for which ``is_json`` is true, without reading its payload again."""
+    return payload_of(job) if META_CODEC in job.meta else msgspec.Raw(job.payload)
+
+
 def is_json(job: JobRecord) -> bool:
     """Whether the payload can be sent as the JSON value that its producer meant."""
     name = job.meta.get(META_CODEC)

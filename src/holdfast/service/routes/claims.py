@@ -34,7 +34,7 @@ from holdfast.service.schemas.workers import (
     Heartbeats,
 )
 from holdfast.service.system_queues import check_queue
-from holdfast.service.task_answers import task_of
+from holdfast.service.task_answers import claimed_task_of
 from holdfast.service.tenants.tenant import Heartbeat as Beat
 from holdfast.service.tenants.waiting_claims import Want
 from holdfast.wire.codec import JSON
@@ -76,7 +76,7 @@ def _claim(reservation: Reservation, now: int, seconds: float) -> Claim:
     until = instant(lease.expires_at)
     assert until is not None
     return Claim(
-        task=task_of(reservation.job, now),
+        task=claimed_task_of(reservation.job, now),
         lease_token=token_of(lease, round(seconds * SECOND)),
         fence=lease.fence,
         lease_until=until,

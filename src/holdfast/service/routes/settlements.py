@@ -13,7 +13,7 @@ from holdfast.errors import ArtifactError, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, make_ack
 from holdfast.service.artifact_transfers import transfers_of
 from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import check_owned, check_owner, is_known, lease_of, read_owned
@@ -74,7 +74,7 @@ async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNa
             before = check_owner(call, lease.job_id, found.get(lease.job_id)) if is_read[place] else None
             settlement = _settlement(call, lease, before, request)
             if artifacts := _artifacts(request):
-                outcomes[place] = _item(await _settle(call, settlement, before, artifacts))
+                outcomes[place] = await _settle(call, settlement, before, artifacts)
             else:
                 settlements[place] = settlement
         except (Problem, InvalidInput, ArtifactError) as error:
@@ -85,12 +85,8 @@ async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNa
         if refusal is not None:
             outcomes[place] = SettledItem(task_id=task_id, problem=details_of(refusal))
         else:
-            outcomes[place] = _item(_settled(settlement, found.get(task_id)))
+            outcomes[place] = _settled(settlement, found.get(task_id))
     return [outcomes[place] for place in range(len(requests))]
-
-
-def _item(settled: SettledTask) -> SettledItem:
-    return SettledItem(task_id=settled.task_id, status=settled.status, delay_seconds=settled.delay_seconds)
 
 
 def _fails(request: Completion | Nack) -> bool:
@@ -110,7 +106,7 @@ def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Co
         result = None if request.result is None else JSON.encode(request.result, field="result")
         if result is not None:
             bounds.check_blob("result", result, most=bounds.MAX_PAYLOAD_BYTES)
-        return Ack(lease, result=result)
+        return make_ack(lease, None, result)
     elif request.result is not None:
         raise Problem(Code.INVALID_REQUEST, "wanted no result of a failed attempt; say why in error", field="result")
     elif not request.retryable:
@@ -131,7 +127,7 @@ async def abandon(call: Call) -> Reply:
         raise refused(error)
     after = await call.tenant.inspect_one(lease.job_id)
     if after is not None and after.job.state.has_ended:  # it was cancelled, or given back for too long
-        return Reply(content=SettledTask(task_id=lease.job_id, status=OF_STATE[after.job.state]))
+        return Reply(content=SettledItem(task_id=lease.job_id, status=OF_STATE[after.job.state]))
     return Reply(content=_runs_again(lease.job_id, _delay(request.delay_seconds)))
 
 
@@ -141,7 +137,7 @@ def _delay(seconds: float) -> int:
 
 async def _settle(
     call: Call, settlement: Settlement, before: Inspection | None, artifacts: Sequence[str]
-) -> SettledTask:
+) -> SettledItem:
     if artifacts:
         transfers_of(call)
         error = await settle_with_artifacts(call, settlement, artifacts)
@@ -152,30 +148,30 @@ async def _settle(
     return _settled(settlement, before)
 
 
-def _settled(settlement: Settlement, before: Inspection | None) -> SettledTask:
+def _settled(settlement: Settlement, before: Inspection | None) -> SettledItem:
     """Return the task as the settlement has left it. A settlement that was made before has left it as it is now.
 
     If a cancel came between the read and the settlement, the task is cancelled, as if the cancel had come right after.
     """
     task_id = settlement.lease.job_id
     if isinstance(settlement, Ack):
-        return SettledTask(task_id=task_id, status=Status.COMPLETED)
+        return SettledItem(task_id=task_id, status=Status.COMPLETED)
     assert before is not None
     job = before.job
     if job.state is State.READY:
         return _runs_again(task_id, 0 if job.run_at is None else job.run_at - (job.failed_at or 0))
     if job.state is not State.INFLIGHT:
-        return SettledTask(task_id=task_id, status=OF_STATE[job.state])
+        return SettledItem(task_id=task_id, status=OF_STATE[job.state])
     if before.cancel_requested:
-        return SettledTask(task_id=task_id, status=Status.CANCELLED)
+        return SettledItem(task_id=task_id, status=Status.CANCELLED)
     if isinstance(settlement, Retry) and job.attempts < job.max_attempts:
         return _runs_again(task_id, settlement.delay)
-    return SettledTask(task_id=task_id, status=Status.FAILED)
+    return SettledItem(task_id=task_id, status=Status.FAILED)
 
 
-def _runs_again(task_id: str, delay: int) -> SettledTask:
+def _runs_again(task_id: str, delay: int) -> SettledItem:
     status = Status.DELAYED if delay else Status.PENDING
-    return SettledTask(task_id=task_id, status=status, delay_seconds=delay / SECOND)
+    return SettledItem(task_id=task_id, status=status, delay_seconds=delay / SECOND)
 
 
 OPERATIONS: Sequence[Operation] = (

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
+import msgspec
+
+from holdfast.clock import from_datetime
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.service.auth.principal import Scope
 from holdfast.service.http.json_body import convert
 from holdfast.service.operation import Call, Operation, Reply
-from holdfast.service.problems import Code, Problem, not_found, problem_of
+from holdfast.service.problems import Code, Problem, details_of, not_found
 from holdfast.service.schemas.tasks import (
     BatchItem,
     BatchOutcome,
@@ -28,36 +31,88 @@ from holdfast.service.schemas.tasks import (
 )
 from holdfast.service.statuses import OF_STATE, Status
 from holdfast.service.system_queues import check_queue, hide
-from holdfast.service.task_answers import details_of, result_of
+from holdfast.service.task_answers import details_of as task_details_of
+from holdfast.service.task_answers import result_of
 from holdfast.service.webhook_checks import check_webhook
-
-
-def _record(call: Call, task: NewTask) -> JobRecord:
-    return new_record(call, task, task.payload)
+from holdfast.wire.codec import encode_decoded
 
 
 def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
     """Return the record of a new task. Raises ``InvalidInput``."""
+    return call.tenant.record_of(_request(call, task, payload))
+
+
+def _request(call: Call, task: TaskFields, payload: object) -> JobRequest:
     settings = call.service.settings
-    record = call.tenant.record_of(
-        JobRequest(
-            type=task.command,
-            payload=payload,
-            queue=check_queue(task.queue or settings.queue),
-            priority=task.priority,
-            max_attempts=task.max_attempts or settings.max_attempts,
-            idempotency_key=task.idempotency_key,
-            run_at=task.run_at,
-            delay=None if task.delay_seconds is None else timedelta(seconds=task.delay_seconds),
-            timeout=settings.timeout,
-            domain=task.domain,
-            offset=task.offset,
-            webhook=None if task.webhook is None else check_webhook(call, "webhook", task.webhook),
-        )
+    return JobRequest(
+        type=task.command,
+        payload=payload,
+        queue=check_queue(task.queue or settings.queue),
+        priority=task.priority,
+        max_attempts=task.max_attempts or settings.max_attempts,
+        idempotency_key=task.idempotency_key,
+        run_at=_run_at(call, task),
+        delay=None if task.delay_seconds is None else timedelta(seconds=task.delay_seconds),
+        timeout=settings.timeout,
+        domain=task.domain,
+        offset=task.offset,
+        webhook=None if task.webhook is None else check_webhook(call, "webhook", task.webhook),
     )
-    if record.run_at is not None and record.run_at <= call.tenant.clock.now():
-        return replace(record, run_at=None)  # due at once: its age, and its place in the queue, count from now on
-    return record
+
+
+def _run_at(call: Call, task: TaskFields) -> datetime | None:
+    """Return when the task is due. If its time has passed: at once, so that its age and its place count from now on."""
+    if task.run_at is None or task.delay_seconds is not None:
+        return task.run_at
+    due = bounds.check_integer("runAt", from_datetime(task.run_at), most=bounds.MAX_INSTANT)
+    return None if due <= call.tenant.clock.now() else task.run_at
+
+
+def _new_records(
+    call: Call, tasks: Mapping[int, NewTask], outcomes: dict[int, BatchItem]
+) -> tuple[list[int], Sequence[JobRecord]]:
+    """Return places of a batch and their records. A task that is refused gets its outcome instead."""
+    if len({_shape(task) for task in tasks.values()}) == 1:
+        return _alike_records(call, tasks, outcomes)
+    records: dict[int, JobRecord] = {}
+    for place, task in tasks.items():
+        try:
+            records[place] = new_record(call, task, task.payload)
+        except (Problem, InvalidInput) as error:
+            outcomes[place] = BatchItem(problem=details_of(error))
+    return list(records), list(records.values())
+
+
+def _shape(task: NewTask) -> tuple[object, ...]:
+    """Return what tasks have in common that differ only in payload and key; tasks with an offset have nothing."""
+    own = None if task.offset is None else id(task)
+    when = (task.run_at, task.delay_seconds)
+    return (task.command, task.queue, task.priority, task.max_attempts, when, task.domain, task.webhook, own)
+
+
+def _alike_records(
+    call: Call, tasks: Mapping[int, NewTask], outcomes: dict[int, BatchItem]
+) -> tuple[list[int], Sequence[JobRecord]]:
+    """Return the same for tasks of one shape: checked once, and stored by columns, in a third of the time."""
+    rows: dict[int, tuple[bytes, str | None]] = {}
+    for place, task in tasks.items():
+        try:
+            payload = encode_decoded(task.payload)
+            rows[place] = (
+                bounds.check_blob("payload", payload, most=bounds.MAX_PAYLOAD_BYTES),
+                bounds.check_optional_text("idempotencyKey", task.idempotency_key),
+            )
+        except InvalidInput as error:
+            outcomes[place] = BatchItem(problem=details_of(error))
+    first = msgspec.structs.replace(next(iter(tasks.values())), idempotency_key=None)
+    try:
+        request = _request(call, first, None)
+    except (Problem, InvalidInput) as error:
+        outcomes |= {place: BatchItem(problem=details_of(error)) for place in rows}
+        return [], []
+    keys = [key for _, key in rows.values()]
+    payloads = [payload for payload, _ in rows.values()]
+    return list(rows), call.tenant.records_of(request, payloads, keys if any(keys) else None)
 
 
 def _conflict(answer: Enqueued) -> Problem:
@@ -66,7 +121,7 @@ def _conflict(answer: Enqueued) -> Problem:
 
 async def enqueue(call: Call) -> Reply:
     """Store one task."""
-    return enqueued(await call.tenant.enqueue(_record(call, call.body)))
+    return enqueued(await call.tenant.enqueue(new_record(call, call.body, call.body.payload)))
 
 
 def enqueued(answer: Enqueued) -> Reply:
@@ -83,23 +138,22 @@ def enqueued(answer: Enqueued) -> Reply:
 async def enqueue_batch(call: Call) -> Reply:
     """Store the valid tasks of a list in one transaction; each item has its own outcome."""
     outcomes: dict[int, BatchItem] = {}
-    records: dict[int, JobRecord] = {}
+    tasks: dict[int, NewTask] = {}
     for place, item in enumerate(call.body.tasks):
         try:
-            records[place] = _record(call, convert(item, NewTask))
+            tasks[place] = convert(item, NewTask)
         except Problem as problem:
             outcomes[place] = BatchItem(problem=problem.details())
-        except InvalidInput as error:
-            outcomes[place] = BatchItem(problem=problem_of(error).details())
+    places, records = _new_records(call, tasks, outcomes)
     if records:
-        answers = await call.tenant.enqueue_many(list(records.values()))
-        outcomes |= {place: _outcome(answer) for place, answer in zip(records, answers, strict=True)}
+        answers = await call.tenant.enqueue_many(records)
+        outcomes |= {place: _outcome(answer) for place, answer in zip(places, answers, strict=True)}
     return Reply(status=202, content=BatchOutcome(tasks=[outcomes[place] for place in range(len(outcomes))]))
 
 
 def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
     if isinstance(answer, HoldfastError):
-        return BatchItem(problem=problem_of(answer).details())
+        return BatchItem(problem=details_of(answer))
     if answer.conflict:
         return BatchItem(problem=_conflict(answer).details())
     return BatchItem(task_id=answer.id, existed=answer.existed, past=answer.past)
@@ -111,7 +165,7 @@ async def show(call: Call) -> Reply:
     found = hide(call.principal, (await call.tenant.calls.run(call.tenant.store.inspect, [task_id])).get(task_id))
     if found is None:
         raise not_found(task_id)
-    return Reply(content=details_of(found, call.tenant.clock.now()))
+    return Reply(content=task_details_of(found, call.tenant.clock.now()))
 
 
 async def show_result(call: Call) -> Reply:

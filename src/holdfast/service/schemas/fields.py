@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -40,6 +41,7 @@ class Answer(msgspec.Struct, kw_only=True, rename="camel"):
     """A message that the service sends. Clients ignore fields that they do not know."""
 
 
+@lru_cache(maxsize=1024)  # a batch has few different ones: tasks that were created, or are leased, together
 def instant(value: int | None) -> datetime | None:
     """Return an instant of the store as it is sent."""
     return None if value is None else to_datetime(value)

@@ -31,7 +31,7 @@ from holdfast.service.tenants.work_watch import WorkWatch
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.wire.envelope import META_CODEC
-from holdfast.wire.records import to_record
+from holdfast.wire.records import to_record, to_records
 from holdfast.wire.stored_json import is_json
 from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE
 from holdfast.worker.outcome import BadSignature, Snoozed
@@ -92,6 +92,12 @@ class Tenant:
     def record_of(self, request: JobRequest) -> JobRecord:
         """Return the record of a request. Raises ``InvalidInput``."""
         return to_record(request, now=self.clock.now())
+
+    def records_of(
+        self, template: JobRequest, payloads: Sequence[bytes], keys: Sequence[str | None] | None
+    ) -> Sequence[JobRecord]:
+        """Return one record per payload; all else but the keys is as in the request. Raises ``InvalidInput``."""
+        return to_records(template, payloads, keys, now=self.clock.now())
 
     async def enqueue(self, record: JobRecord) -> Enqueued:
         """Store one job, in one transaction with those of other requests that meet it."""
