@@ -1,4 +1,4 @@
-"""``holdfast report``: the plots and the certificate of a history in one file."""
+"""``holdfast report``: a page with the plots and the certificate of a history."""
 
 from __future__ import annotations
 
@@ -14,33 +14,20 @@ from holdfast.cli.spark_access import master_option, open_history
 
 @click.command("report", cls=Command)
 @click.option("--history", "folder", required=True, metavar="DIR", type=FOLDER, help="A folder of `history sync`.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "png"]),
-    default="html",
-    show_default=True,
-    help="A page with plots and certificate, or the plots as one picture.",
-)
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The HTML file to write.")
 @click.option("--title", default="Holdfast report", show_default=True, help="The heading.")
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: the file, and whether every law held.")
 @pass_session
-def report(
-    session: Session, *, folder: str, out: Path, form: str, title: str, master: str | None, as_json: bool
-) -> None:
-    """Write plots and the certificate of a history to one file.
+def report(session: Session, *, folder: str, out: Path, title: str, master: str | None, as_json: bool) -> None:
+    """Write a page with the plots and the certificate of a history.
 
     The page needs no other file, no script and no network. A broken law is shown on the page; the exit code is 0 all
     the same.
     """
     history = open_history(folder, master)
-    if form == "png":
-        data, certificate = history.figure(title)
-    else:
-        text, certificate = history.page(title)
-        data = text.encode()
+    text, certificate = history.page(title)
+    data = text.encode()
     try:
         out.write_bytes(data)
     except OSError as error:

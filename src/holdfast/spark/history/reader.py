@@ -16,9 +16,8 @@ from holdfast.spark.history.manifest import CommitMark, newest
 from holdfast.spark.history.marks import read_mark
 from holdfast.spark.history.schemas import PAYLOADS
 from holdfast.spark.history.tables import newest_versions, read_parts
-from holdfast.spark.report.figures import Figures, collect_figures
+from holdfast.spark.report.figures import collect_figures
 from holdfast.spark.report.page import page
-from holdfast.spark.report.picture import picture
 
 
 class History:
@@ -103,21 +102,13 @@ class History:
 
     def page(self, title: str) -> tuple[str, Certificate]:
         """Return the report as an HTML page, and the certificate that it shows."""
-        figures = self._figures()
-        return page(figures, title=title), figures.certificate
-
-    def figure(self, title: str) -> tuple[bytes, Certificate]:
-        """Return the report as a picture in PNG, and the certificate that it shows."""
-        figures = self._figures()
-        return picture(self._spark, figures, title=title), figures.certificate
-
-    def _figures(self) -> Figures:
         jobs = self.jobs.cache()
         try:
             failures = summaries.failures(jobs, self.stored("failures"), first_day=self.commit.complete_from)
-            return collect_figures(self.leases, jobs, failures, self.audit())
+            figures = collect_figures(self.leases, jobs, failures, self.audit())
         finally:
             jobs.unpersist()
+        return page(figures, title=title), figures.certificate
 
 
 def _shown(violations: list[Violation], check: str) -> list[Violation]:
