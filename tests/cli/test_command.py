@@ -103,7 +103,6 @@ def test_a_missing_url_says_how_to_give_one(run):
             "cron",  # see test_cron.py
             "init",
             "work",
-            "bench",
             "spark",
             "history",
             "keys",

@@ -6,7 +6,6 @@ import click
 
 from holdfast.cli.command import Root
 from holdfast.cli.commands.audit import audit
-from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.conform import conform
 from holdfast.cli.commands.cron import cron
 from holdfast.cli.commands.dead import dead
@@ -67,7 +66,6 @@ for command in (
     metrics,
     schema,
     conform,
-    bench,
     spark,
     history,
     audit,
