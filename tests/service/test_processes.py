@@ -20,6 +20,7 @@ from holdfast import connect
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
+from tests.soak.http import run_http_kills
 from tests.waiting import wait_until
 from tests.webhook_receiver import SECRET, receiving
 
@@ -105,6 +106,13 @@ def test_two_processes_on_one_database_are_one_service(postgres_database):
         second.process.send_signal(signal.SIGTERM)
         assert waiting().status_code in (204, 503)
         assert second.process.wait(TIMEOUT_SECONDS) == 0
+
+
+@pytest.mark.parametrize("driver", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
+def test_replicas_that_are_killed_lose_no_task_and_no_callback(request, tmp_path, driver):
+    """``run soak http`` has larger numbers."""
+    url = f"sqlite:///{tmp_path}/jobs.db" if driver == "sqlite" else request.getfixturevalue("postgres_database")()
+    assert "lost 0, twice 0, callbacks lost 0" in run_http_kills(url, kills=2, clients=1)
 
 
 def test_two_processes_on_one_database_share_the_rate_of_a_token(postgres_database):

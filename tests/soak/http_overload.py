@@ -150,7 +150,7 @@ def _drain(service: ServeProcess, tasks: int) -> int:
             {"taskId": claim["task"]["id"], "leaseToken": claim["leaseToken"], "status": "COMPLETED"}
             for claim in answer.json()["claims"]
         ]
-        items = service.post("/v1/tasks/result/batch", {"results": results}).json()["items"]
+        items = service.post("/v1/tasks/result/batch", {"results": results}).json()["results"]
         assert {item["status"] for item in items} == {"COMPLETED"}
         left -= len(items)
     return tasks
