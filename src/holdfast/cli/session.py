@@ -86,15 +86,18 @@ class Session:
         """The space: that of the command line, else that of the named store, else that of the settings."""
         return self.settings.space_of(self.settings.store_url or "")
 
-    def store(self, *, create: bool = False) -> Store:
-        """Open the store in the chosen space. A store without tables is an error unless ``create`` is true."""
+    def store(self, *, create: bool = False, url: str | None = None) -> Store:
+        """Open the store in the chosen space. A store without tables is an error unless ``create`` is true.
+
+        ``url`` is that of the settings with other options.
+        """
         if not create:
             version = schema_access.read_version(self.url)
             if version is not None and not version.applied:
                 raise StoreUnavailable(
                     f"no store at {mask_secrets(self.url)} yet: enqueue a job, or run `holdfast schema install`"
                 )
-        store = connect(self.url, space=self.space)
+        store = connect(url or self.url, space=self.space)
         self._stores.append(store)
         return store
 

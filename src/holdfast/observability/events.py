@@ -454,7 +454,7 @@ _RARE = (
     _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
     _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),
     _event("http.started", logging.INFO, "the HTTP service answers", "url", "auth"),
-    _event("http.stopped", logging.INFO, "the HTTP service has answered its last request"),
+    _event("http.stopped", logging.INFO, "the HTTP service has answered its last request", "reason"),
     _event(
         "http.failed",
         logging.ERROR,

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
+from holdfast.clock import monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError, StoreMoved
@@ -34,6 +36,8 @@ from holdfast.worker.maintenance import Maintenance
 if TYPE_CHECKING:
     from holdfast.observability.prometheus import PrometheusMetrics
 
+STOP_POLL_SECONDS = 0.01
+
 
 class Service:
     """The store, the settings, the tenants, and what runs in the background."""
@@ -53,7 +57,9 @@ class Service:
         self.serve = settings.serve
         self.space = space
         self.timing = timing
-        self.calls = StoreCalls(settings.serve.threads)
+        self.calls = StoreCalls(
+            settings.serve.threads, seconds=timing.store_seconds, queue_seconds=timing.batch_queue_seconds
+        )
         self.metrics = HttpMetrics(store, prometheus)
         self.authenticator = open_authenticator(
             settings.serve,
@@ -72,6 +78,7 @@ class Service:
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
         self._background: asyncio.Task[None] | None = None
+        self.calls_are_left = False  # after ``stop``
 
     async def start(self) -> None:
         """Start what runs in the background. All spaces of the store are repaired, also if nobody claims in them."""
@@ -82,7 +89,10 @@ class Service:
         self._background = asyncio.create_task(self._maintain())
 
     async def stop(self) -> None:
-        """Stop what runs in the background. The store stays open."""
+        """Stop what runs in the background. The store stays open.
+
+        Calls that the store does not answer are left behind after ``stop_seconds``: ``calls_are_left`` says so.
+        """
         self.drain()
         if self._background is not None:
             self._background.cancel()
@@ -90,12 +100,17 @@ class Service:
                 await self._background
         for tenant in self._tenants.values():
             await tenant.stop()
-        await asyncio.get_running_loop().run_in_executor(self.calls.background, self.webhooks.stop)
-        self.metrics.stop()
-        self.calls.close()
         self.authenticator.close()
+        stops = [self.webhooks.stop, self.metrics.stop, self.calls.close]
         if self.artifacts is not None:
-            self.artifacts.close()
+            stops.append(self.artifacts.close)
+        threads = [threading.Thread(target=stop, name="holdfast-stop", daemon=True) for stop in stops]
+        for thread in threads:
+            thread.start()
+        deadline = monotonic() + self.timing.stop_seconds
+        while (left := any(thread.is_alive() for thread in threads)) and monotonic() < deadline:  # noqa: ASYNC110 - threads
+            await asyncio.sleep(STOP_POLL_SECONDS)
+        self.calls_are_left = left
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""

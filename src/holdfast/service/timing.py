@@ -17,6 +17,9 @@ class ServiceTiming:
     write_seconds: float = 30.0  # for which a client may take nothing of an answer
     keep_alive_seconds: int = 75  # of an idle connection: longer than those of usual load balancers
     drain_seconds: int = 20  # for which requests may go on when the service stops
+    stop_seconds: float = 3.0  # after that, for which calls to the store may go on
+    store_seconds: float = 10.0  # that the store has to answer a call
+    batch_queue_seconds: float = 4.0  # for which a request may wait, in addition, until its call begins
     heartbeat_seconds: float = 15.0  # of a stream without an event: proxies close a silent connection
     token_check_seconds: float = 10.0  # after which the token of a stream is checked again
     probe_seconds: float = 2.0  # that the store, and the issuer of tokens, have to answer a readiness probe

@@ -46,7 +46,7 @@ async def never() -> None:
 
 def run(store: Store, check: Callable[[ReadLog, WaitingResults], Awaitable[None]]) -> None:
     async def main() -> None:
-        log, calls = ReadLog(store), StoreCalls(1)
+        log, calls = ReadLog(store), StoreCalls(1, seconds=TIMEOUT_SECONDS, queue_seconds=TIMEOUT_SECONDS)
         results = WaitingResults(log, calls)  # type: ignore[arg-type]
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ from holdfast.worker.interpreter import gc_frozen
 if TYPE_CHECKING:
     from holdfast.observability.prometheus import PrometheusMetrics
 
+LOCK_SECONDS = 8  # less than a call to the store may take: the client learns that nothing was changed
 EXTRA_PACKAGES = {"starlette", "uvicorn", "jwt", "h11", "cryptography"}
 
 
@@ -46,7 +48,12 @@ def serve(session: Session, /, **options: str | None) -> None:
         message = f"the service needs the package {error.name}: pip install 'holdfast[serve]'"
         raise CommandFailed(ExitCode.USAGE, message) from error
     configure_logging(settings)
-    service = Service(session.store(create=True), settings, space=session.space, prometheus=_prometheus())
+    service = Service(
+        session.store(create=True, url=with_lock_wait(session.url)),
+        settings,
+        space=session.space,
+        prometheus=_prometheus(),
+    )
     http = server.HttpServer(service, address)
 
     def on_listening() -> None:
@@ -57,7 +64,18 @@ def serve(session: Session, /, **options: str | None) -> None:
 
     with gc_frozen():  # else Python scans all modules again and again: 20 to 40 ms in which no request is answered
         http.run(on_listening)
+    if service.calls_are_left:  # their threads would keep the process alive until the store answers
+        log_event(logging.WARNING, "http.stopped", reason="the store has not answered some calls")
+        logging.shutdown()
+        os._exit(ExitCode.OK)
     log_event(logging.INFO, "http.stopped")
+
+
+def with_lock_wait(url: str) -> str:
+    """Return the URL of a store: that of SQLite waits less long than for others for a lock of another process."""
+    if not url.startswith("sqlite:") or "busy_for=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}busy_for={LOCK_SECONDS}"
 
 
 def _prometheus() -> PrometheusMetrics | None:

@@ -7,9 +7,12 @@ service, the larger the batch, and no request waits for a timer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
+
+from holdfast.service.tenants.store_calls import no_answer
 
 I = TypeVar("I")  # noqa: E741 - an item
 A = TypeVar("A")  # its answer
@@ -21,16 +24,24 @@ MAX_ITEMS = 200  # in one call
 class Batcher(Generic[I, A]):
     """``run`` takes items and returns one answer per item. A failure of the call is the failure of each item."""
 
-    def __init__(self, run: Callable[[list[I]], Awaitable[Sequence[A]]]) -> None:
+    def __init__(self, run: Callable[[list[I]], Awaitable[Sequence[A]]], *, queue_seconds: float) -> None:
+        """``queue_seconds``: for which an item may wait until its call begins."""
         self._run = run
+        self._queue_seconds = queue_seconds
         self._waiting: deque[tuple[I, asyncio.Future[A]]] = deque()
         self._calls: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: I) -> A:
-        """Return the answer for one item."""
+        """Return the answer for one item. Raises ``Problem`` if its call cannot begin."""
         answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, answered))
+        waiting = (item, answered)
+        self._waiting.append(waiting)
         self._start()
+        if self._waiting:
+            await asyncio.wait({answered}, timeout=self._queue_seconds)
+            with contextlib.suppress(ValueError):  # its call has begun
+                self._waiting.remove(waiting)
+                raise no_answer(self._queue_seconds)
         return await answered
 
     def _start(self) -> None:

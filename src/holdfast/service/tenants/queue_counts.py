@@ -29,17 +29,21 @@ class QueueCounter:
         self._min_age_seconds = min_age_seconds
         self._rows: list[QueueCounts] = []
         self._valid_until = 0.0
-        self._lock = asyncio.Lock()
+        self._counting: asyncio.Task[None] | None = None
 
     async def rows(self) -> list[QueueCounts]:
         """Return one row per queue and type."""
-        async with self._lock:
-            if monotonic() >= self._valid_until:
-                began = monotonic()
-                self._rows = await self._calls.run(count_jobs, self._store, states=COUNTED)
-                took = monotonic() - began
-                self._valid_until = monotonic() + max(self._min_age_seconds, REST_FACTOR * took)
-            return self._rows
+        if monotonic() >= self._valid_until:
+            if self._counting is None or self._counting.done():
+                self._counting = asyncio.create_task(self._count())
+            await asyncio.shield(self._counting)
+        return self._rows
+
+    async def _count(self) -> None:
+        began = monotonic()
+        self._rows = await self._calls.run(count_jobs, self._store, states=COUNTED)
+        took = monotonic() - began
+        self._valid_until = monotonic() + max(self._min_age_seconds, REST_FACTOR * took)
 
 
 def sum_counts(queue: str, rows: Sequence[QueueCounts]) -> Counts:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -22,9 +23,10 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.request import META_PAYLOAD_REF, JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
 from holdfast.service.limits import RequestCount
+from holdfast.service.problems import Problem
 from holdfast.service.tenants.batching import Batcher
 from holdfast.service.tenants.handed_out import HandedOutLeases
-from holdfast.service.tenants.store_calls import StoreCalls
+from holdfast.service.tenants.store_calls import StoreCalls, no_answer
 from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_back
 from holdfast.service.tenants.waiting_results import WaitingResults
 from holdfast.service.tenants.work_watch import WorkWatch
@@ -78,10 +80,10 @@ class Tenant:
         self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
         self.work = WorkWatch(store, calls)
-        self._enqueues = Batcher(self._enqueue_batch)
-        self._settles = Batcher(self._settle_batch)
-        self._extends = Batcher(self.extend_many)
-        self._inspections = Batcher(self._inspect_batch)
+        self._enqueues = Batcher(self._enqueue_batch, queue_seconds=calls.queue_seconds)
+        self._settles = Batcher(self._settle_batch, queue_seconds=calls.queue_seconds)
+        self._extends = Batcher(self.extend_many, queue_seconds=calls.queue_seconds)
+        self._inspections = Batcher(self._inspect_batch, queue_seconds=calls.queue_seconds)
         self.handed_out = HandedOutLeases()
         self._reserves: dict[Want, Batcher[None, list[Reservation]]] = {}  # of claims for one task each
         self._results = WaitingResults(store, calls)
@@ -136,8 +138,12 @@ class Tenant:
 
     async def read_result(self, task_id: str, *, has_artifacts: bool) -> tuple[Inspection | None, tuple[Artifact, ...]]:
         """Return a job, and its artifacts. A request that has waited is not refused: it waits for its turn."""
-        async with self._result_reads:
-            return await self.calls.settle(_read_result, self.store, task_id, has_artifacts=has_artifacts)
+        seconds = self.calls.queue_seconds + self.calls.seconds
+        try:
+            async with asyncio.timeout(seconds), self._result_reads:
+                return await self.calls.settle(_read_result, self.store, task_id, has_artifacts=has_artifacts)
+        except TimeoutError:
+            raise no_answer(seconds) from None
 
     # Workers ----------------------------------------------------------------------------------------------------
 
@@ -154,6 +160,12 @@ class Tenant:
         await self.calls.settle(give_back, self.store, reservations)
         self._notify()
 
+    async def _give_back_late(self, reservations: list[Reservation] | None) -> None:
+        """Release tasks whose reserve was answered when its claim had ended."""
+        if reservations:
+            with suppress(HoldfastError, Problem):  # their leases will expire
+                await self.give_back(reservations)
+
     async def _reserve(self, want: Want) -> list[Reservation]:
         if self._verification is not None and self._verification.pause_left():
             return []
@@ -163,7 +175,9 @@ class Tenant:
         if batcher is None:
             if len(self._reserves) >= MAX_CLAIM_KINDS:
                 self._reserves.clear()  # those that have claims go on
-            batcher = self._reserves[want] = Batcher(partial(self._reserve_batch, want))
+            batcher = self._reserves[want] = Batcher(
+                partial(self._reserve_batch, want), queue_seconds=self.calls.queue_seconds
+            )
         return await batcher.submit(None)
 
     async def _reserve_batch(self, want: Want, claims: list[None]) -> list[list[Reservation]]:
@@ -173,7 +187,9 @@ class Tenant:
 
     async def _reserve_up_to(self, want: Want, limit: int) -> list[Reservation]:
         for _ in range(MAX_RESERVES):
-            reservations = await self.calls.run(self._reserve_usable, want, limit)
+            reservations = await self.calls.reserve(
+                partial(self._reserve_usable, want, limit), on_late=self._give_back_late
+            )
             if reservations is not None:
                 return reservations
         return []

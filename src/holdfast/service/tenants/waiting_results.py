@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
-from holdfast.service.problems import Problem
+from holdfast.service.problems import Code, Problem
 from holdfast.service.tenants.store_calls import StoreCalls
 
 POLL_SECONDS = 0.5  # between two reads of all states
@@ -42,7 +42,7 @@ class WaitingResults:
     async def wait(self, task_id: str, seconds: float, *, ends: Callable[[], Awaitable[object]]) -> None:
         """Return when a task has ended or does not exist, after so many seconds, or when ``ends`` has ended.
 
-        Raises ``HoldfastError`` if the store fails at the first read.
+        Raises ``HoldfastError`` or ``Problem`` if the store fails at the first read.
         """
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[task_id].append(ended)
@@ -89,16 +89,16 @@ class WaitingResults:
         """Wake the requests whose tasks have ended. After a failure of a later read, the next one tries again."""
         try:
             found = await self._calls.settle(self._store.inspect, task_ids, payloads=False)
-        except HoldfastError as error:
-            for task_id in task_ids if is_first else ():
-                for ended in self._waiting.get(task_id, ()):
-                    if not ended.done():
-                        ended.set_exception(error)
+        except (HoldfastError, Problem) as error:
+            is_busy = isinstance(error, Problem) and error.code is Code.OVERLOADED
+            if is_first and not is_busy:
+                for ended in self._open(task_ids):
+                    ended.set_exception(error)
             return
-        except Problem:  # too many calls wait: at the next poll
-            return
-        for task_id in task_ids:
-            if task_id not in found or found[task_id].job.state.has_ended:
-                for ended in self._waiting.get(task_id, ()):
-                    if not ended.done():
-                        ended.set_result(None)
+        for ended in self._open(
+            [task_id for task_id in task_ids if task_id not in found or found[task_id].job.state.has_ended]
+        ):
+            ended.set_result(None)
+
+    def _open(self, task_ids: list[str]) -> list[asyncio.Future[None]]:
+        return [ended for task_id in task_ids for ended in self._waiting.get(task_id, ()) if not ended.done()]
