@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 
-def may_take_another(held: int, free: int) -> bool:
-    """Whether a user that holds ``held`` of them may take one of those that are ``free``.
+def share_left(held: int, free: int) -> int:
+    """Return how many of those that are ``free`` a user may take that holds ``held`` already.
 
     A user holds at most half of what the others leave to it, and one if any is free. So the first user can hold half,
     and a new one always finds something until there are very many users.
     """
-    return free > 0 and (held == 0 or held < (held + free) // 2)
+    least = 1 if held == 0 else 0
+    return min(max(free, 0), max(least, (held + free) // 2 - held))
+
+
+def may_take_another(held: int, free: int) -> bool:
+    """Whether the share of a user that holds ``held`` allows one more."""
+    return share_left(held, free) > 0

@@ -35,7 +35,6 @@ from holdfast.worker.verification import Verification
 LEASE_SECONDS = 10
 BEAT_SECONDS = LEASE_SECONDS / 3
 MAX_PER_HOST = 16  # requests to one host at a time, of all processes: half of the senders of one
-MAX_HELD = 512  # leases of one space in one process, most of which wait for a sender
 MAX_RESERVED_BYTES = 32 << 20  # of one reserve
 MAX_WAITING_BYTES = 16 << 10  # of a callback that waits; a larger one is read again when it is sent
 MAX_HOLD = MINUTE  # for which a host that did not answer is left alone, at most
@@ -78,8 +77,8 @@ class Deliveries:
 
     def reserve_due(self) -> None:
         """Reserve as many callbacks as there are free senders, and let them wait for one."""
-        limit = min(self._senders.room(self._space), MAX_HELD - len(self._held))
-        if limit <= 0 or not self._secrets.of(self._space):
+        limit = self._senders.room(self._space)
+        if not limit or not self._secrets.of(self._space):
             return
         if not self._store.any_open([QUEUE], [CALLBACK]):
             return

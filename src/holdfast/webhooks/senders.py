@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from holdfast.clock import monotonic
+from holdfast.model.fair_share import share_left
 from holdfast.webhooks.shares import Pace, Place, next_place
 
 Task: TypeAlias = Callable[[], bool]
@@ -16,7 +17,8 @@ Task: TypeAlias = Callable[[], bool]
 THREADS = 32
 QUICK_SECONDS = 2.0  # a request that takes longer makes its host slow
 SILENT_SECONDS = 9.0  # less than any timeout of a request
-MAX_REMEMBERED_HOSTS = 10_000
+MAX_WAITING = 1024  # tasks that wait for a sender; a space may have half of what the others leave
+MAX_REMEMBERED = 10_000  # places
 STOP_SECONDS = 5.0  # that requests under way have to end
 
 
@@ -30,7 +32,7 @@ class Senders:
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._waiting: dict[Place, deque[Task]] = {}
         self._running: dict[Task, tuple[Place, float]] = {}  # with the instant of the start
-        self._paces: dict[str, Pace] = {}  # the host that was called last comes last
+        self._paces: dict[Place, Pace] = {}  # the place that was called last comes last
         self._lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, name=f"holdfast-sender-{number}", daemon=True)
@@ -46,10 +48,13 @@ class Senders:
         """How many more tasks of a space may be put: those that wait for a quick host take the free senders first."""
         with self._lock:
             free = len(self._threads) - len(self._running)
+            left, held = MAX_WAITING, 0
             for place, tasks in self._waiting.items():
-                if place.space == space and self._paces.get(place.host) is Pace.QUICK:
+                left -= len(tasks)
+                held += len(tasks) if place.space == space else 0
+                if place.space == space and self._paces.get(place) is Pace.QUICK:
                     free -= len(tasks)
-            return max(0, free)
+            return max(0, min(free, share_left(held, left)))
 
     def put(self, place: Place, task: Task) -> None:
         """Let a task wait for a sender."""
@@ -86,17 +91,17 @@ class Senders:
             self._running[task] = (place, monotonic())
             self._tasks.put(task)
 
-    def _current_paces(self) -> Mapping[str, Pace]:
+    def _current_paces(self) -> Mapping[Place, Pace]:
         """Return the paces of hosts. A request that runs for long already shows the pace of its host."""
         now = monotonic()
-        late: dict[str, Pace] = {}
+        late: dict[Place, Pace] = {}
         for place, began in self._running.values():
-            known = self._paces.get(place.host)
+            known = self._paces.get(place)
             shown = _pace_of(now - began)
             if shown is not Pace.QUICK and known is None:
                 shown = Pace.SILENT
-            late[place.host] = max(shown, known or Pace.QUICK, late.get(place.host, Pace.QUICK))
-        return ChainMap({host: pace for host, pace in late.items() if pace is not Pace.QUICK}, self._paces)
+            late[place] = max(shown, known or Pace.QUICK, late.get(place, Pace.QUICK))
+        return ChainMap({place: pace for place, pace in late.items() if pace is not Pace.QUICK}, self._paces)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -107,13 +112,13 @@ class Senders:
                 with self._lock:
                     place, began = self._running.pop(task)
                     if has_sent:
-                        self._remember(place.host, _pace_of(monotonic() - began))
+                        self._remember(place, _pace_of(monotonic() - began))
                     self._begin()
 
-    def _remember(self, host: str, pace: Pace) -> None:
-        self._paces.pop(host, None)
-        self._paces[host] = pace
-        if len(self._paces) > MAX_REMEMBERED_HOSTS:
+    def _remember(self, place: Place, pace: Pace) -> None:
+        self._paces.pop(place, None)
+        self._paces[place] = pace
+        if len(self._paces) > MAX_REMEMBERED:
             del self._paces[next(iter(self._paces))]
 
 

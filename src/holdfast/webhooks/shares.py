@@ -14,7 +14,10 @@ from holdfast.model.fair_share import may_take_another
 
 
 class Pace(IntEnum):
-    """How long the last request to a host took. Of the requests of a space, those to quicker hosts begin first."""
+    """How long the last request to a host took. Of the requests of a space, those to quicker hosts begin first.
+
+    Each space has its own experience with a host: one that makes a host hang does not slow down the others.
+    """
 
     QUICK = 0
     UNKNOWN = 1  # nothing was sent to the host yet
@@ -30,7 +33,7 @@ class Place(NamedTuple):
 
 
 def next_place(
-    waiting: Iterable[Place], running: Sequence[Place], paces: Mapping[str, Pace], *, senders: int
+    waiting: Iterable[Place], running: Sequence[Place], paces: Mapping[Place, Pace], *, senders: int
 ) -> Place | None:
     """Return the place whose oldest request begins now; None if none may begin.
 
@@ -39,7 +42,7 @@ def next_place(
     begin a request, that of the space with the fewest requests is the next.
     """
     free = senders - len(running)
-    of_host = Counter(place.host for place in running)
+    of_place = Counter(running)
     of_space = Counter(place.space for place in running)
     not_quick = [place for place in running if _pace(paces, place) is not Pace.QUICK]
     not_quick_of_space = Counter(place.space for place in not_quick)
@@ -47,7 +50,7 @@ def next_place(
     free_for_slow = min(free, max(1, senders // 2) - slow)
 
     def may_begin(place: Place) -> bool:
-        held = of_host[place.host]
+        held = of_place[place]
         match _pace(paces, place):
             case Pace.QUICK:
                 return may_take_another(held, free)
@@ -62,10 +65,10 @@ def next_place(
     candidates = [place for place in waiting if may_begin(place)]
     return min(
         candidates,
-        key=lambda place: (of_space[place.space], _pace(paces, place), of_host[place.host]),
+        key=lambda place: (of_space[place.space], _pace(paces, place), of_place[place]),
         default=None,
     )
 
 
-def _pace(paces: Mapping[str, Pace], place: Place) -> Pace:
-    return paces.get(place.host, Pace.UNKNOWN)
+def _pace(paces: Mapping[Place, Pace], place: Place) -> Pace:
+    return paces.get(place, Pace.UNKNOWN)
