@@ -31,6 +31,7 @@ class RunningService:
 
     def __init__(self, server: HttpServer, service: Service, store: Store) -> None:
         self.url = server.url
+        self.stop = server.stop
         self.connections = server._server.server_state.connections
         self.service = service
         self.store = store

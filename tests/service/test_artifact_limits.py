@@ -254,7 +254,7 @@ def test_a_slow_upload_is_refused(large, command):
 
 @pytest.mark.parametrize("timing", [ServiceTiming(upload_grace_seconds=0.0)], ids=["impatient"])
 def test_an_upload_that_trickles_is_refused(large, command, monkeypatch):
-    monkeypatch.setattr(limits, "MIN_UPLOAD_BYTES_PER_SECOND", 1 << 40)
+    monkeypatch.setattr(limits, "MIN_BYTES_PER_SECOND", 1 << 40)
     assert code_of(upload(large, claim(large, command), "a")) == (408, "timeout")
     wait_until(lambda: files_of(large) == [])
 

@@ -11,7 +11,9 @@ from holdfast.clock import monotonic
 from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 from holdfast.service.timing import ServiceTiming
 
-MIN_UPLOAD_BYTES_PER_SECOND = 4 << 10  # over the whole upload: a slower one would hold its place for too long
+MIN_BYTES_PER_SECOND = (
+    4 << 10
+)  # of an upload, and of a client that reads: a slower one would hold its place for too long
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
 MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
 LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; larger ones are parsed in a thread
@@ -76,8 +78,8 @@ class BodyStream:
             size += len(piece)
             if size > most:
                 raise _too_large(most)
-            if monotonic() - began > self._timing.upload_grace_seconds + size / MIN_UPLOAD_BYTES_PER_SECOND:
-                slowest = f"wanted at least {MIN_UPLOAD_BYTES_PER_SECOND} bytes a second"
+            if monotonic() - began > self._timing.upload_grace_seconds + size / MIN_BYTES_PER_SECOND:
+                slowest = f"wanted at least {MIN_BYTES_PER_SECOND} bytes a second"
                 raise Problem(Code.TIMEOUT, slowest, headers=CLOSE)
             more = message.get("more_body", False)
             if piece:

@@ -14,9 +14,10 @@ class ServiceTiming:
     header_seconds: float = 10.0  # from the first byte of a connection or request to the end of its headers
     body_seconds: float = 10.0  # from the end of the headers to the end of the body; of an upload, to the next byte
     upload_grace_seconds: float = 30.0  # after which an upload must have the least rate
-    write_seconds: float = 30.0  # for which a client may take nothing of an answer
+    write_seconds: float = 30.0  # for which a client may take next to nothing of an answer
     keep_alive_seconds: int = 75  # of an idle connection: longer than those of usual load balancers
-    drain_seconds: int = 20  # for which requests may go on when the service stops
+    linger_seconds: float = 1.0  # for which open connections may send one more request when the service stops
+    drain_seconds: int = 20  # after that, for which requests may go on
     stop_seconds: float = 3.0  # after that, for which calls to the store may go on
     store_seconds: float = 10.0  # that the store has to answer a call
     batch_queue_seconds: float = 4.0  # for which a request may wait, in addition, until its call begins

@@ -16,9 +16,11 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
 from holdfast.service.http.app import SPARE, create_app
 from holdfast.service.http.file_limit import fit_connections
+from holdfast.service.limits import MIN_BYTES_PER_SECOND
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem
 from holdfast.service.service import Service
 from holdfast.service.timing import ServiceTiming
@@ -30,6 +32,7 @@ BACKLOG = 512  # connections that wait to be accepted
 ACCEPTS_PER_TURN = 64  # of the event loop: so many connections may be open for a moment although they are too many
 CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``, if the limit of files allows them
 SPARE_CONNECTIONS = 32  # above the limit: each is answered once, probes well and others with 503; more are closed
+LINGER_POLL_SECONDS = 0.02
 NO_FILES_SECONDS = 60.0  # between two records of a process that has no free file
 
 
@@ -138,7 +141,11 @@ class _Server(uvicorn.Server):
             log_event(logging.ERROR, "http.no_files", reason=error.strerror, failures=failures)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what waits; then, for a moment, the next request of each open connection; then close the idle ones."""
         self._service.drain()
+        deadline = monotonic() + self._service.timing.linger_seconds
+        while self.server_state.connections and not self.force_exit and monotonic() < deadline:  # noqa: ASYNC110 - as uvicorn
+            await asyncio.sleep(LINGER_POLL_SECONDS)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: types.FrameType | None) -> None:
@@ -187,7 +194,7 @@ class _LimitedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._write_deadline = self.loop.call_later(self.timing.write_seconds, self.transport.abort)
+        self._expect_progress()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -204,6 +211,18 @@ class _LimitedProtocol(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+    def _expect_progress(self) -> None:
+        """Cut off a client that takes too little of its answer in each period. Nothing is added to it meanwhile."""
+        seconds, before = self.timing.write_seconds, self.transport.get_write_buffer_size()
+
+        def check() -> None:
+            if before - self.transport.get_write_buffer_size() < seconds * MIN_BYTES_PER_SECOND:
+                self.transport.abort()
+            else:
+                self._expect_progress()
+
+        self._write_deadline = self.loop.call_later(seconds, check)
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
