@@ -94,7 +94,8 @@ class ArtifactCollector:
             return
         folder = task_folder(self._space, upload.job_id)
         manifest, _ = find_manifest(self._store, upload.job_id)
-        if self._store.inspect(upload.job_id) is None and (manifest is None or manifest.created_at <= upload.began_at):
+        is_gone = upload.job_id not in self._store.inspect([upload.job_id], payloads=False)
+        if is_gone and (manifest is None or manifest.created_at <= upload.began_at):
             manifest = None  # of a payload: the service died before it enqueued the task
         keep = () if manifest is None else manifest.parts
         if not self._blobs.retain(folder, keep, before=(now - YOUNG) / SECOND):
