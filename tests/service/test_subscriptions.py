@@ -113,6 +113,7 @@ def test_hash_tells_every_task_also_while_one_subscriber_is_down(service, receiv
     monkeypatch.setattr(receiver, "respond", lambda one: 503 if one.path == "/down" else 204)
     for path in ("up", "down"):
         body = {"callbackUrl": f"{receiver.url}/{path}", "eventTypes": [command], "deliveryMode": "hash"}
+        body["minIntervalSeconds"] = 0.1
         assert service.post(PATH, body).status_code == 201
     tasks = {service.enqueue(command) for _ in range(40)}
 

@@ -23,14 +23,14 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     body: str  # JSON, as it is sent and signed
 
-    @property
-    def host(self) -> str | None:
-        """The host as limit key: a host that answers slowly does not delay the others."""
-        try:
-            host = urlsplit(self.url).hostname
-        except ValueError:
-            return None
-        return host if host and len(host.encode()) <= bounds.MAX_TEXT_BYTES and host.isprintable() else None
+
+def host_of(url: str) -> str | None:
+    """Return the host as limit key: a host that answers slowly does not delay the others."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    return host if host and len(host.encode()) <= bounds.MAX_TEXT_BYTES and host.isprintable() else None
 
 
 def message_id(*parts: object) -> str:
@@ -49,7 +49,7 @@ def callback_record(delivery: Delivery, *, key: str, now: int, max_attempts: int
         max_attempts=max_attempts,
         max_crashes=None,  # the death of a sender says nothing about the request
         idempotency_key=key,
-        limit_key=delivery.host,
+        limit_key=host_of(delivery.url),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from holdfast.errors import RequestFailed, RequestRefused
 from holdfast.model.job import State
 from holdfast.net.guarded import Rules
 from holdfast.webhooks.attempt import describe, is_accepted, send_delivery
-from holdfast.webhooks.delivery import Delivery, message_id
+from holdfast.webhooks.delivery import Delivery, host_of, message_id
 from holdfast.webhooks.secrets import WebhookSecrets
 from holdfast.webhooks.senders import Senders
 from holdfast.webhooks.shares import Place
@@ -37,7 +38,9 @@ REST_FACTOR = 20
 MAX_TASKS = 1000  # of one queue and command that are told by hash: the next ones when these are claimed
 MAX_CHOICES = 100_000  # hashes that are computed for them
 PAGE_TASKS, MAX_PAGES = 500, 10  # that are read to find them
+MAX_CHOOSE_SECONDS = 0.5  # in one look, if there are very many subscriptions, queues and commands
 MAX_PER_HOST = 10  # notifications to one host in one look, whoever has subscribed
+MAX_SENDING = 100  # notifications that wait for a sender or are sent, so that callbacks have room beside them
 USEFUL_SECONDS = 30.0  # for which a notification is worth sending, at least
 FAILED_SECONDS = 60.0  # for which others are told instead of a subscription that could not be told
 MAX_REMEMBERED = 100_000
@@ -96,19 +99,12 @@ class Notifier:
         subscriptions = [one for one, _ in scan_subscriptions(self._store)]
         if not subscriptions or not self._turn.take():
             return
-        notices = [
-            notice
-            for lane in self._due_lanes(subscriptions)
-            for notice in self._notices(lane, _of_lane(subscriptions, lane))
-        ]
-        notices.sort(key=lambda notice: self._told.get(notice.whom, (0.0,))[0])
         hosts: Counter[str] = Counter()
-        for notice in notices:
-            delivery = self._delivery(notice)
-            host = delivery.host or ""
-            if hosts[host] < MAX_PER_HOST and self._may_tell(notice):
+        for notice in self._due_notices(subscriptions):
+            host = host_of(notice.to.callback_url) or ""
+            if hosts[host] < MAX_PER_HOST and len(self._sending) < MAX_SENDING:
                 hosts[host] += 1
-                self._put(notice, delivery, host)
+                self._put(notice, host)
         self._look_at = monotonic() + max(LOOK_SECONDS, REST_FACTOR * (monotonic() - began))
 
     def stop(self) -> None:
@@ -116,6 +112,18 @@ class Notifier:
         self._turn.give_back()
 
     # Whom to tell of what ---------------------------------------------------------------------------------------
+
+    def _due_notices(self, subscriptions: Sequence[Subscription]) -> list[_Notice]:
+        """Return what may be told now; first to those that were told first."""
+        lanes = self._due_lanes(subscriptions)
+        random.shuffle(lanes)  # if there are too many for one look, others come first in the next one
+        ends_at = monotonic() + MAX_CHOOSE_SECONDS
+        notices: list[_Notice] = []
+        for lane in lanes:
+            notices += filter(self._may_tell, self._notices(lane, _of_lane(subscriptions, lane)))
+            if monotonic() > ends_at:
+                break
+        return sorted(notices, key=lambda notice: self._told.get(notice.whom, (0.0,))[0])
 
     def _due_lanes(self, subscriptions: Sequence[Subscription]) -> list[_Lane]:
         queues = sorted({queue for one in subscriptions for queue in one.queues})
@@ -220,23 +228,25 @@ class Notifier:
             body=msgspec.json.encode(body).decode(),
         )
 
-    def _put(self, notice: _Notice, delivery: Delivery, host: str) -> None:
+    def _put(self, notice: _Notice, host: str) -> None:
         if len(self._told) > MAX_REMEMBERED or len(self._failed) > MAX_REMEMBERED:
             self._told.clear()
             self._failed.clear()
         self._told[notice.whom] = (monotonic(), notice.failed)
         self._sending.add((notice.to.id, notice.lane))
         useful_until = monotonic() + max(notice.to.min_interval_seconds, USEFUL_SECONDS)
-        self._senders.put(Place(self._space, host), partial(self._send, notice, delivery, useful_until))
+        self._senders.put(Place(self._space, host), partial(self._send, notice, useful_until))
 
-    def _send(self, notice: _Notice, delivery: Delivery, useful_until: float) -> bool:
+    def _send(self, notice: _Notice, useful_until: float) -> bool:
         """Send one notification; return whether it was sent. Never raises."""
         if monotonic() >= useful_until:
             self._sending.discard((notice.to.id, notice.lane))
             return False
         reason: str | None = None
         try:
-            response = send_delivery(delivery, self._rules, self._secrets.of(self._space), self._clock.now())
+            response = send_delivery(
+                self._delivery(notice), self._rules, self._secrets.of(self._space), self._clock.now()
+            )
             if not is_accepted(response):
                 reason = describe(response)
         except (RequestRefused, RequestFailed) as error:

@@ -247,6 +247,15 @@ def test_one_host_gets_a_bounded_number_of_notifications_in_one_look_and_all_in_
     assert len({id_ for ids in looks for id_ in ids}) == 25
 
 
+def test_notifications_that_wait_for_senders_are_bounded(store, subscription, look, monkeypatch):
+    monkeypatch.setattr(module, "MAX_SENDING", 4)
+    subscribe(store, *(subscription(f"s{n}", min_interval_seconds=3600.0) for n in range(6)))
+    enqueue(store, "1")
+    looks = [look.ids(), look.ids(), look.ids()]
+    assert [len(ids) for ids in looks] == [4, 2, 0]
+    assert len({id_ for ids in looks for id_ in ids}) == 6
+
+
 def test_notifications_leave_no_rows(store, subscription, look):
     subscribe(store, subscription("a"))
     enqueue(store, "1")

@@ -81,10 +81,9 @@ class SilentHost:
         self.name = address
         self._socket = socket.create_server((address, 0), backlog=64)
         self.url = f"http://{address}:{self._socket.getsockname()[1]}"
-        self._open: set[socket.socket] = set()
+        self._open: list[socket.socket] = []
         self.accepted = 0
         self.most_open = 0
-        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._accept)
         self._thread.start()
 
@@ -92,18 +91,21 @@ class SilentHost:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
-                threading.Thread(target=self._read, args=(connection,)).start()
+                connection.setblocking(False)
+                self._open = [one for one in self._open if not self._has_ended(one)] + [connection]
+                self.most_open = max(self.most_open, len(self._open))
+                self.accepted += 1
 
-    def _read(self, connection):
-        with self._lock:
-            self._open.add(connection)
-            self.accepted += 1
-            self.most_open = max(self.most_open, len(self._open))
-        with connection, contextlib.suppress(OSError):
+    @staticmethod
+    def _has_ended(connection):
+        """Whether the client has closed the connection: before it opened the next one, if it opens one at a time."""
+        try:
             while connection.recv(65536):
                 pass
-        with self._lock:
-            self._open.discard(connection)
+        except BlockingIOError:
+            return False
+        connection.close()
+        return True
 
     def close(self):
         """End the connections: the requests under way fail at once."""
@@ -111,9 +113,8 @@ class SilentHost:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._thread.join()
-        with self._lock:
-            for connection in self._open:
-                connection.shutdown(socket.SHUT_RDWR)
+        for connection in self._open:
+            connection.close()
 
 
 @pytest.fixture
