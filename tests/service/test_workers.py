@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
+from datetime import timedelta
 
 import pytest
 
 from holdfast.clock import SECOND
 from holdfast.service.tenants.handed_out import HandedOutLeases
-from tests.service.http_service import in_thread
+from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
 
 
@@ -375,3 +376,26 @@ def test_a_payload_that_is_not_json_becomes_a_dead_letter(service, command):
     assert service.claim(command, waitSeconds=50)["task"]["id"] == good
     task = service.get(f"/v1/tasks/{bad.id}").json()
     assert (task["status"], task["reason"], task["payload"]) == ("FAILED", "bad payload", {"base64": "/w=="})
+
+
+@pytest.mark.parametrize("ends", [(), ("nack",), ("abandon",)], ids=["", "nack", "abandon"])
+def test_three_lost_leases_in_a_row_are_poison(tmp_path, command, ends):
+    """A nack begins a new row; giving the task back does not."""
+    with running_service(sqlite_url(tmp_path), min_lease=timedelta(milliseconds=1)) as running:
+        task_id = running.enqueue(command)
+
+        def lose_lease():
+            running.claim(command, leaseSeconds=0.001, waitSeconds=20)
+            wait_until(lambda: running.store.reap() or running.get(f"/v1/tasks/{task_id}").json()["leaseUntil"] is None)
+
+        for _ in range(2):
+            lose_lease()
+        for verb in ends:
+            running.settle(verb, running.claim(command), delaySeconds=0)
+        lose_lease()
+        if "nack" in ends:
+            assert running.get(f"/v1/tasks/{task_id}").json()["status"] == "PENDING"
+            for _ in range(2):
+                lose_lease()
+        found = running.get(f"/v1/tasks/{task_id}").json()
+        assert (found["status"], found["reason"]) == ("FAILED", "poison")
