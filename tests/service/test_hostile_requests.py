@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import sqlite3
 
@@ -167,14 +168,19 @@ class Answer:
         self.body = json.loads(body) if body.startswith(b"{") and body.endswith(b"}") else {}
 
 
-def exchange(service, data: bytes, *, seconds: float = 30.0) -> Answer:
-    """Send bytes, and return what comes until the service closes the connection, or nothing more comes."""
+def exchange(service, data: bytes) -> Answer:
+    """Send bytes, and return the answer."""
+    return Answer(converse(service, data, answers=1))
+
+
+def converse(service, data: bytes, *, answers: int, seconds: float = 30.0) -> bytes:
+    """Send bytes, and return what comes until the service closes the connection, or so many answers have come."""
     host, port = service.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=seconds) as connection:
         with contextlib.suppress(OSError):  # the service has answered and closed before it read all
             connection.sendall(data)
         received = b""
-        while not _is_whole(received):
+        while not _is_whole(received) or received.count(b"HTTP/1.1 ") < answers:
             try:
                 part = connection.recv(65536)
             except ConnectionError:
@@ -182,7 +188,7 @@ def exchange(service, data: bytes, *, seconds: float = 30.0) -> Answer:
             if not part:
                 break
             received += part
-    return Answer(received)
+    return received
 
 
 def _is_whole(data: bytes) -> bool:
@@ -191,6 +197,7 @@ def _is_whole(data: bytes) -> bool:
     return bool(end) and bool(lengths) and len(body) >= int(lengths[0])
 
 
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 RAW = {
@@ -223,6 +230,15 @@ RAW = {
     "very many headers": POST + b"".join(b"X-%d: 1\r\n" % number for number in range(3000)) + b"\r\n",
     "a long path": b"GET /" + b"x" * (20 << 10) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "bare line feeds": b"GET /healthz HTTP/1.1\nHost: localhost\n\n",
+    "one bare line feed": b"GET /healthz HTTP/1.1\r\nHost: localhost\nX-A: 1\r\n\r\n",
+    "a bare line feed after the headers": POST + b"Content-Length: 2\r\n\n{}",
+    "a folded header": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: 1\r\n 2\r\n\r\n",
+    "a header folded with a tab": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A:\r\n\t2\r\n\r\n",
+    "chunks in HTTP/1.0": POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "one length twice": POST + b"Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}",
+    "one length twice with a comma": POST + b"Content-Length: 2, 2\r\n\r\n{}",
+    "a chunk size with a bare line feed": POST + b"Transfer-Encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n",
     "another version": b"GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n",
 }
 
@@ -232,6 +248,48 @@ def test_what_is_no_clear_http_is_refused(sqlite_service, name):
     answer = exchange(sqlite_service, RAW[name])
     assert answer.status in (400, 414, 431), answer.data
     assert answer.body["code"] in ("invalid_http", "headers_too_large", "uri_too_long")
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_a_later_request_that_is_no_clear_http_is_refused(sqlite_service, name):
+    statuses = re.findall(rb"HTTP/1\.1 (\d+) ", converse(sqlite_service, HEALTH + RAW[name], answers=2))
+    assert statuses in ([b"200", b"400"], [b"200", b"414"], [b"200", b"431"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/healthz"),
+        ("GET", "/v1/queues"),
+        ("DELETE", "/v1/workers/subscriptions/x"),
+        ("POST", "/v1/tasks/x/cancel"),
+    ],
+)
+@pytest.mark.parametrize(
+    "body", [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"]
+)
+def test_a_body_for_a_call_without_one_is_refused_clearly(sqlite_service, method, path, body):
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n".encode()
+    answer = exchange(sqlite_service, head + body)
+    assert (answer.status, answer.body["code"], answer.body["detail"]) == (400, "invalid_request", "wanted no body")
+
+
+CHUNKED = b"Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+
+
+@pytest.mark.parametrize("path", ["POST /v1/tasks", "POST /unknown", "PUT /v1/tasks", "GET /healthz", "GET /v1/events"])
+def test_a_bad_chunk_writes_no_traceback(sqlite_service, caplog, path):
+    host, port = sqlite_service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(f"{path} HTTP/1.1\r\n".encode() + CHUNKED)
+        if path != "POST /v1/tasks":  # which waits for the whole body; others are answered before it
+            assert connection.recv(65536)
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(b"no size\r\n")
+            while connection.recv(65536):
+                pass
+    assert sqlite_service.get("/healthz").status_code == 200
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 @pytest.mark.parametrize(
@@ -269,9 +327,6 @@ def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path):
         assert (answer.status, answer.body["code"]) == (408, "timeout")
         answer = exchange(running, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert answer.status == 200
-
-
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 DROPS = {  # what is sent at once, and what follows again and again

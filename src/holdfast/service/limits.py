@@ -87,6 +87,8 @@ class BodyStream:
 
 
 def _too_large(most: int) -> Problem:
+    if most == 0:
+        return Problem(Code.INVALID_REQUEST, "wanted no body", headers=CLOSE)
     return Problem(Code.BODY_TOO_LARGE, f"wanted at most {most} bytes", headers=CLOSE)
 
 

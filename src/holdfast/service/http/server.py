@@ -20,6 +20,7 @@ from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
 from holdfast.service.http.app import SPARE, create_app
 from holdfast.service.http.file_limit import fit_connections
+from holdfast.service.http.request_head import is_odd
 from holdfast.service.limits import MIN_BYTES_PER_SECOND
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem
 from holdfast.service.service import Service
@@ -48,7 +49,7 @@ class HttpServer:
         most = fit_connections(wanted + SPARE_CONNECTIONS + ACCEPTS_PER_TURN) - SPARE_CONNECTIONS - ACCEPTS_PER_TURN
         if most < wanted:
             log_event(logging.WARNING, "http.few_files", connections=most, wanted=wanted)
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for each bad request would fill the log
         self._server = _Server(
             uvicorn.Config(
                 create_app(service),
@@ -159,6 +160,15 @@ def _limited_protocol(max_connections: int, timing: ServiceTiming) -> type[H11Pr
     return type("LimitedProtocol", (_LimitedProtocol,), {"max_connections": max_connections, "timing": timing})
 
 
+class _StrictConnection(h11.Connection):
+    """Refuses heads that h11 accepts and a proxy may read in another way."""
+
+    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        if self.their_state is h11.IDLE and is_odd(self.trailing_data[0]):
+            raise h11.RemoteProtocolError("wanted lines that end with CR LF, unfolded headers and one length")
+        return super().next_event()
+
+
 class _LimitedProtocol(H11Protocol):
     """A connection with deadlines for headers and for a client that does not read."""
 
@@ -169,6 +179,7 @@ class _LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as H11Protocol
         super().connection_made(transport)
+        self.conn = _StrictConnection(h11.SERVER, MAX_HEADER_BYTES)
         if len(self.connections) > self.max_connections + SPARE_CONNECTIONS:
             transport.abort()
             return
@@ -201,7 +212,10 @@ class _LimitedProtocol(H11Protocol):
         self._forget_write_deadline()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP with a problem, too."""
+        """Answer what is no HTTP with a problem, too; only close the connection if an answer has begun."""
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.close()
+            return
         body = msgspec.json.encode(Problem(Code.INVALID_HTTP, msg).details())
         headers = [("content-type", CONTENT_TYPE), ("content-length", str(len(body))), ("connection", "close")]
         for event in (
