@@ -7,23 +7,20 @@ request takes none of the places of ``serve_max_requests`` while its token is ch
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import logging
 import secrets
+import traceback
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.clock import monotonic
 from holdfast.drivers.remote.verbs import MAX_CALL_BYTES
@@ -46,51 +43,41 @@ SPARE = "holdfast.spare"  # in the state of a connection above the limit: only p
 MAX_QUERY_CHARACTERS = 8_192
 MAX_QUERY_PARAMETERS = 50
 
+_PROCESS = secrets.token_hex(4)  # of request ids: a random id for each request would be a call of the system
+_REQUESTS = itertools.count(1)
+
 _encode = msgspec.json.Encoder().encode
 
 
-def create_app(service: Service) -> Starlette:
-    """Return the application of a service. It starts and stops the service."""
+class App:
+    """The ASGI application of a service, which it starts and stops."""
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await service.start()
-        try:
-            yield
-        finally:
-            await service.stop()
-
-    async def on_http_exception(request: Request, _: Exception) -> Response:
-        request_id = _request_id(request.scope)
-        return _problem_response(Problem(Code.NOT_FOUND), request_id)
-
-    app = Starlette(
-        routes=_routes(service),
-        lifespan=lifespan,
-        exception_handlers={HTTPException: on_http_exception},
-        middleware=[Middleware(HeadCheck, service)],
-    )
-    app.router.redirect_slashes = False
-    return app
-
-
-class HeadCheck:
-    """Middleware that answers a request with a bad head, before its path is looked up.
-
-    The last answer of a connection says so: else the client would lose the request that it sends next.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app = app
+    def __init__(self, service: Service) -> None:
         self._service = service
+        self._fixed: dict[str, Endpoint] = {}  # by path, of the paths without parameters
+        self._variable: defaultdict[int, list[tuple[Sequence[str], Endpoint]]] = defaultdict(list)  # by segments
+        by_path: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
+        for operation in OPERATIONS:
+            for path in (operation.full_path, operation.path):  # the alias without a version
+                by_path[path][operation.method] = operation
+        document = make_document(OPERATIONS, service.serve, has_tokens=not service.authenticator.is_open)
+        for path, operations in by_path.items():
+            endpoint, segments = Endpoint(service, operations, document), path.split("/")
+            if "{" in path:
+                self._variable[len(segments)].append((segments, endpoint))
+            else:
+                self._fixed[path] = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the head of a request, and pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        """Answer one request, or start and stop the service.
+
+        The last answer of a connection says so: else the client would lose the request that it sends next.
+        """
+        if scope["type"] == "lifespan":
+            await self._run_service(receive, send)
             return
 
-        async def send_last(message: Message) -> None:
+        async def answer(message: Message) -> None:
             if message["type"] == "http.response.start" and (SPARE in scope["state"] or self._service.is_draining):
                 others = [header for header in message["headers"] if header[0] != b"connection"]
                 message["headers"] = [*others, (b"connection", b"close")]
@@ -98,25 +85,43 @@ class HeadCheck:
 
         try:
             check_head(scope)
+            endpoint = self._find(scope)
         except Problem as problem:
-            await _problem_response(problem, _request_id(scope))(scope, receive, send_last)
-            return
-        await self._app(scope, receive, send_last)
+            await _problem_response(problem, _request_id(scope))(scope, receive, answer)
+        else:
+            await endpoint(scope, receive, answer)
 
+    def _find(self, scope: Scope) -> Endpoint:
+        """Return the endpoint of a path, and note the parameters of the path. Raises ``Problem``."""
+        path: str = scope["path"]
+        scope["path_params"] = {}
+        if (fixed := self._fixed.get(path)) is not None:
+            return fixed
+        given = path.split("/")
+        for segments, endpoint in self._variable.get(len(given), ()):
+            found = {}
+            for segment, value in zip(segments, given, strict=True):
+                if segment.startswith("{") and value:
+                    found[segment[1:-1]] = value
+                elif segment != value:
+                    break
+            else:
+                scope["path_params"] = found
+                return endpoint
+        raise Problem(Code.NOT_FOUND)
 
-def _routes(service: Service) -> list[Route]:
-    """Return one route per path. Paths without parameters come first: ``/tasks/batch`` before ``/tasks/{task_id}``.
-
-    Aliases come last: routes are tried one after another.
-    """
-    by_path: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
-    for operation in OPERATIONS:
-        by_path[operation.full_path][operation.method] = operation
-    for operation in OPERATIONS:
-        by_path[operation.path][operation.method] = operation  # the alias
-    ordered = sorted(by_path.items(), key=lambda item: item[0].count("{"))
-    document = make_document(OPERATIONS, service.serve, has_tokens=not service.authenticator.is_open)
-    return [Route(path, Endpoint(service, operations, document)) for path, operations in ordered]
+    async def _run_service(self, receive: Receive, send: Send) -> None:
+        """Start the service, and stop it when the server does. A failure ends the server: it says why."""
+        await receive()
+        try:
+            await self._service.start()
+        except Exception:
+            await send({"type": "lifespan.startup.failed", "message": traceback.format_exc()})
+            raise
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._service.stop()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 class Endpoint:
@@ -291,7 +296,7 @@ def _request_id(scope: Scope) -> str:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
         with suppress(InvalidInput):
             found = None if given is None else bounds.check_new_name(REQUEST_ID, given.decode("latin-1"))
-        found = found or secrets.token_hex(8)
+        found = found or f"{_PROCESS}{next(_REQUESTS):08x}"
         scope["holdfast.request_id"] = found
     return str(found)
 

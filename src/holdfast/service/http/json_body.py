@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import InvalidInput
 from holdfast.service.problems import Code, Problem
-from holdfast.wire.codec import JSON, has_repeated_key
+from holdfast.wire.codec import JSON, encode_decoded, has_repeated_key
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 def decode_strict(data: bytes) -> object:
     """Return the value of a JSON text. Raises ``InvalidInput``."""
     value = JSON.decode(data, field="body")
-    if has_repeated_key(data):
+    if encode_decoded(value) != data and has_repeated_key(data):
         raise InvalidInput("body", wanted="each key of an object once", got="one key twice")
     return value
 

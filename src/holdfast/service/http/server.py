@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
-from holdfast.service.http.app import SPARE, create_app
+from holdfast.service.http.app import SPARE, App
 from holdfast.service.http.file_limit import fit_connections
 from holdfast.service.http.request_head import is_odd
 from holdfast.service.limits import MIN_BYTES_PER_SECOND
@@ -52,7 +52,7 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for each bad request would fill the log
         self._server = _Server(
             uvicorn.Config(
-                create_app(service),
+                App(service),
                 http=_limited_protocol(most, service.timing),
                 ws="none",
                 loop="asyncio",

@@ -1,7 +1,8 @@
 """``Batcher``: items of requests that meet become one call to the store.
 
-The first item is sent at once. Items that arrive while as many calls run as may form the next call: the busier the
-service, the larger the batch, and no request waits for a timer.
+The first item is sent at once. Items that arrive while its call runs form the next call: the busier the service, the
+larger the batch, and no request waits for a timer. Several calls at once were slower, on both SQL stores: their batches
+are smaller, and their threads compete with the event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from holdfast.service.tenants.store_calls import no_answer
 I = TypeVar("I")  # noqa: E741 - an item
 A = TypeVar("A")  # its answer
 
-PARALLEL_CALLS = 4
 MAX_ITEMS = 200  # in one call
 
 
@@ -29,7 +29,7 @@ class Batcher(Generic[I, A]):
         self._run = run
         self._queue_seconds = queue_seconds
         self._waiting: deque[tuple[I, asyncio.Future[A]]] = deque()
-        self._calls: set[asyncio.Task[None]] = set()
+        self._call: asyncio.Task[None] | None = None
 
     async def submit(self, item: I) -> A:
         """Return the answer for one item. Raises ``Problem`` if its call cannot begin."""
@@ -45,17 +45,16 @@ class Batcher(Generic[I, A]):
         return await answered
 
     def _start(self) -> None:
-        while self._waiting and len(self._calls) < PARALLEL_CALLS:
+        if self._waiting and self._call is None:
             batch = [self._waiting.popleft() for _ in range(min(MAX_ITEMS, len(self._waiting)))]
-            call = asyncio.create_task(self._call(batch))
-            self._calls.add(call)
-            call.add_done_callback(self._ended)
+            self._call = asyncio.create_task(self._answer(batch))
+            self._call.add_done_callback(self._ended)
 
-    def _ended(self, call: asyncio.Task[None]) -> None:
-        self._calls.discard(call)
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._call = None
         self._start()
 
-    async def _call(self, batch: list[tuple[I, asyncio.Future[A]]]) -> None:
+    async def _answer(self, batch: list[tuple[I, asyncio.Future[A]]]) -> None:
         try:
             answers = await self._run([item for item, _ in batch])
         except Exception as error:  # noqa: BLE001 - raised in each request
