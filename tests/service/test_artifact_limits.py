@@ -205,6 +205,7 @@ def test_a_space_that_uploads_slowly_leaves_transfers_to_others(tmp_path, comman
         try:
             wait_until(lambda: len(files_of(running)) == 2)
             assert code_of(send("first", b"x")) == (503, "overloaded")
+            assert len(running.store.space("first").scan(UPLOAD_KIND)) == 2
             assert send("second", b"x").status_code == 201
         finally:
             ends.set()

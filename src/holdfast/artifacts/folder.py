@@ -58,7 +58,11 @@ class BlobFolder:
         """See ``BlobStore.retain``."""
         place = self._path(folder)
         left = 0
-        for part in list(place.iterdir()) if place.exists() else ():
+        try:
+            parts = list(place.iterdir())
+        except FileNotFoundError:
+            return True
+        for part in parts:
             if part.name in keep:
                 continue
             with contextlib.suppress(FileNotFoundError):  # an upload ends just now

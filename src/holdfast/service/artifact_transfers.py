@@ -132,21 +132,23 @@ def transfers_of(call: Call) -> ArtifactTransfers:
 
 @asynccontextmanager
 async def noted_upload(call: Call, task_id: str, undo: Callable[[str], None]) -> AsyncIterator[str]:
-    """Note an upload in the store while it lasts, and yield its key. If it is refused, ``undo`` removes its bytes.
+    """Count an upload, note it in the store while it lasts, and yield its key. Raises ``Problem`` if too many run.
 
-    After any other failure, such as a store that has not answered, a row may name the bytes: the collector looks.
+    If it is refused, ``undo`` removes its bytes. After any other failure, such as a store that has not answered, a row
+    may name the bytes: the collector looks.
     """
     store, calls = call.tenant.store, call.tenant.calls
-    key = await calls.settle(begin_upload, store, task_id, now=call.tenant.clock.now())
-    try:
-        yield key
-    except (Problem, HoldfastError) as error:
-        if not _is_refusal(error):
+    with transfers_of(call).counted(call.tenant.name), call.service.requests.waiting():
+        key = await calls.settle(begin_upload, store, task_id, now=call.tenant.clock.now())
+        try:
+            yield key
+        except (Problem, HoldfastError) as error:
+            if not _is_refusal(error):
+                raise
+            await calls.settle(undo, key)
+            await calls.settle(end_upload, store, key)
             raise
-        await calls.settle(undo, key)
         await calls.settle(end_upload, store, key)
-        raise
-    await calls.settle(end_upload, store, key)
 
 
 def _is_refusal(error: Problem | HoldfastError) -> bool:

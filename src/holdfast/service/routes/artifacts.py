@@ -65,12 +65,11 @@ async def upload(call: Call) -> Reply:
         transfers.blobs.remove(part_folder(call.tenant.name, task_id, part))
 
     async with noted_upload(call, task_id, remove) as part:
-        with transfers.counted(call.tenant.name), call.service.requests.waiting():
-            folder = part_folder(call.tenant.name, task_id, part)
-            most = min(settings.artifact_max_bytes, settings.artifact_task_bytes)
-            found, size = await transfers.receive(
-                call.body, folder, most=most, digest=digest, on_piece=keeper.extend_if_due
-            )
+        folder = part_folder(call.tenant.name, task_id, part)
+        most = min(settings.artifact_max_bytes, settings.artifact_task_bytes)
+        found, size = await transfers.receive(
+            call.body, folder, most=most, digest=digest, on_piece=keeper.extend_if_due
+        )
         await keeper.extend()
         artifact = Artifact(
             name=name,

@@ -35,10 +35,9 @@ async def enqueue_upload(call: Call) -> Reply:
         drop_manifest(tenant.store, record.id)
 
     async with noted_upload(call, record.id, undo) as key:
-        with transfers.counted(tenant.name), call.service.requests.waiting():
-            folder = part_folder(tenant.name, record.id, PAYLOAD_PART)
-            most = call.service.serve.artifact_max_bytes
-            found, size = await transfers.receive(call.body, folder, most=most, digest=digest)
+        folder = part_folder(tenant.name, record.id, PAYLOAD_PART)
+        most = call.service.serve.artifact_max_bytes
+        found, size = await transfers.receive(call.body, folder, most=most, digest=digest)
         blob = PayloadBlob(digest=found, size=size)
         await tenant.calls.run(record_payload, tenant.store, record.id, blob, now=now, space_quota=quota)
         reference = PayloadReference(sha256=found, size=size).encode()
