@@ -63,7 +63,8 @@ class JsonCodec:
         # comparing finds all of these at the speed of C; a walk in Python takes several times as long.
         try:
             data = _encode(value)
-            if not _needs_check(data) and _decode(data) == value:
+            decoded = _decode(data)
+            if decoded == value and not _needs_check(data, decoded):
                 return data
         except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
             pass  # the walk below finds the place
@@ -77,43 +78,71 @@ class JsonCodec:
             raise _too_deep(field) from error
         except (msgspec.MsgspecError, ValueError) as error:
             raise PayloadError(field, wanted="JSON in UTF-8", got=f"{len(data)} bytes: {error}") from error
-        if _needs_check(data):
+        if _needs_check(data, value):
             _checked_builtins(value, field, 0, _checked_key)
         return value
 
 
+class EncodedJson(JsonCodec):
+    """JSON that a ``JsonCodec`` has encoded already: a ``msgspec.Raw`` is written as it is."""
+
+    def encode(self, value: object, *, field: str = "payload") -> bytes:
+        """Return the encoded value."""
+        del field
+        assert isinstance(value, msgspec.Raw)
+        return bytes(value)
+
+
 JSON = JsonCodec()
+ENCODED_JSON = EncodedJson()
 RESULT_JSON = JsonCodec(text_keys=True)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def is_json_text(data: bytes) -> bool:
+    """Whether ``JSON`` can read these bytes, without the value: that takes a tenth of the time.
+
+    A number that is too large for a float counts as JSON.
+    """
+    try:
+        if not data.isascii():
+            data.decode()
+        _skip(data)
+        if _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO):
+            JSON.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError, PayloadError):
+        return False
+    return not _is_deep(data)
 
 
 def has_repeated_key(data: bytes) -> bool:
-    """Whether a JSON text has an object with a key twice: its readers disagree about the value.
-
-    A text as ``JsonCodec`` writes it is known to have none without a walk.
-    """
+    """Whether a JSON text has an object with a key twice: its readers disagree about the value."""
     try:
-        if _encode(_decode(data)) == data:
-            return False
+        return loses_key(data, _encode(_decode(data)))
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return False  # no JSON: nobody reads a value
-    try:
-        json.loads(data, object_pairs_hook=_check_keys)  # no decoder of msgspec reports repeated keys
-    except (ValueError, RecursionError):
-        return True
-    return False
 
 
-def _check_keys(pairs: list[tuple[str, object]]) -> None:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError
+def loses_key(data: bytes, encoded: bytes) -> bool:
+    """Whether a JSON text has more keys than its value, which ``JsonCodec`` has ``encoded``.
+
+    No decoder of msgspec reports repeated keys, and a walk in Python takes ten times as long as counting them.
+    """
+    if data == encoded:
+        return False
+    compact = msgspec.json.format(data, indent=-1)
+    return compact != encoded and _count_keys(compact) != _count_keys(encoded)
 
 
-def encode_decoded(value: object) -> bytes:
-    """Return a value that ``JSON`` has decoded as compact JSON: it needs no checks, which take most of the time."""
-    return _encode(value)
+def _count_keys(compact: bytes) -> int:
+    """Return how many keys a JSON text without spaces has: a quote before a colon ends one, unless it is escaped."""
+    if b"\\" not in compact:
+        return compact.count(b'":')
+    compact = compact.replace(b"\\\\", b"")
+    return compact.count(b'":') - compact.count(b'\\":')
 
 
 def encode_payload(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD_BYTES) -> bytes:
@@ -211,19 +240,39 @@ def codec_named(name: str) -> Codec:
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_NUMBER = b"0" * 19  # shorter numbers fit into 64 bits
 _BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
-_NOT_A_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
+_NO_MARK = bytes(set(range(256)) - set(b'[]{}"'))
 
 
-def _needs_check(data: bytes) -> bool:
-    """Whether the JSON text may be too deep or may hold too long a number. If not, no walk over the value is needed."""
-    shallow = len(data) <= 2 * bounds.MAX_DEPTH or data.count(b"[") + data.count(b"{") <= bounds.MAX_DEPTH
-    if shallow and _LONG_NUMBER not in data.translate(_DIGITS_TO_ZERO):
+def _needs_check(data: bytes, value: object) -> bool:
+    """Whether a value is too deep or may hold too long a number. If not, no walk over it is needed.
+
+    ``data`` is the JSON text of the value. A walk in Python takes ten times as long as everything here.
+    """
+    if _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO) and not _fits_64_bits(value):
+        return True
+    return _is_deep(data)
+
+
+def _fits_64_bits(value: object) -> bool:
+    """Whether every number of a value fits into 64 bits: those are the numbers of MessagePack."""
+    try:
+        msgspec.msgpack.encode(value)
+    except (OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _is_deep(data: bytes) -> bool:
+    """Whether a JSON text has more than ``bounds.MAX_DEPTH`` levels."""
+    if len(data) <= 2 * bounds.MAX_DEPTH or data.count(b"[") + data.count(b"{") <= bounds.MAX_DEPTH:
         return False
     # Once escapes are removed, every second part between quotes is outside of strings: only there brackets nest.
-    outside = b"".join(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
-    if _LONG_NUMBER in outside.translate(_DIGITS_TO_ZERO):
-        return True
-    shape = outside.translate(_BRACES_TO_BRACKETS, _NOT_A_BRACKET)
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = data.translate(_BRACES_TO_BRACKETS, _NO_MARK)
+    shape = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
+    for levels in (32, 16, 8, 4, 2, 1):  # from one value to the next: the deepest place stays as deep
+        shape = shape.replace(b"]" * levels + b"[" * levels, b"")
     for _ in range(bounds.MAX_DEPTH):  # each round removes the innermost level everywhere
         if not shape:
             return False

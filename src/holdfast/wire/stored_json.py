@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model.job import JobRecord
-from holdfast.wire.codec import JSON, codec_named
+from holdfast.wire.codec import JSON, codec_named, is_json_text
 from holdfast.wire.envelope import META_CODEC
 
 
@@ -16,11 +16,7 @@ def stored_value(data: bytes | None) -> object:
     """Return stored JSON for an answer; null for no data, and ``{"base64": ...}`` for bytes that are not JSON."""
     if data is None:
         return None
-    try:
-        JSON.decode(data)
-    except HoldfastError:
-        return {"base64": b64encode(data).decode("ascii")}
-    return msgspec.Raw(data)
+    return msgspec.Raw(data) if is_json_text(data) else {"base64": b64encode(data).decode("ascii")}
 
 
 def payload_of(job: JobRecord) -> object:
@@ -41,11 +37,7 @@ def is_json(job: JobRecord) -> bool:
     name = job.meta.get(META_CODEC)
     if name is not None:
         return _recode(job.payload, str(name)) is not None
-    try:
-        JSON.decode(job.payload)
-    except HoldfastError:
-        return False
-    return True
+    return is_json_text(job.payload)
 
 
 def _recode(data: bytes, codec: str) -> bytes | None:

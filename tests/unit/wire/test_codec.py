@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -18,7 +19,14 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.wire import codec as codecs
-from holdfast.wire.codec import JSON, JsonCodec, decode_payload, encode_payload
+from holdfast.wire.codec import (
+    JSON,
+    JsonCodec,
+    decode_payload,
+    encode_payload,
+    has_repeated_key,
+    is_json_text,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -304,3 +312,57 @@ def test_the_size_is_bounded_for_every_codec():
         encode_payload(Reversed(), "x" * 11, most=10)
     with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD_BYTES} bytes"):
         encode_payload(JSON, "x" * bounds.MAX_PAYLOAD_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_repeated"),
+    [
+        (rb'{"a":1,"a":1}', True),
+        (b'{"a" :\n1, "a"\t:1}', True),
+        (rb'{"a":1,"\u0061":2}', True),
+        (rb'[{"x":{"b\\":1,"b\\" : 2}}]', True),
+        (rb'{"":1,"":2}', True),
+        (rb'{"a":"\":","b":1.50}', False),
+        (rb'{"a\\":"\\\":\u0022:", "b" : "\/"}', False),
+        (rb'[{"a":1}, {"a":1}, "a:a\":", [1e3]]', False),
+        (rb'"\":\":"', False),
+        (b'{"a":', False),
+    ],
+)
+def test_a_repeated_key_is_found_without_a_walk(text: bytes, is_repeated: bool):
+    assert has_repeated_key(text) is is_repeated
+
+
+ODD_TEXT = st.text('"\\:[]{}e\n1 é', max_size=9)
+ODD_VALUES = st.recursive(
+    st.none() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | ODD_TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(ODD_TEXT, inner),
+    max_leaves=20,
+)
+
+
+@given(value=ODD_VALUES, spaces=st.sampled_from([None, 1]), lost=st.integers(0, 2))
+def test_text_is_json_exactly_if_it_can_be_decoded(value: object, spaces: int | None, lost: int):
+    text = json.dumps(value, indent=spaces).encode()
+    text = text[: len(text) - lost]
+    try:
+        JSON.decode(text)
+    except PayloadError:
+        assert not is_json_text(text)
+    else:
+        assert is_json_text(text)
+        assert not has_repeated_key(text)
+
+
+@pytest.mark.parametrize("levels", [63, 64, 65, 200])
+@pytest.mark.parametrize("shape", ["[%s]", "[%s,[[],[[]]],{}]", "[[[]],[],%s]", '["]][[",{},%s]'])
+def test_levels_are_counted_wherever_the_deepest_value_is(levels: int, shape: str):
+    text = (shape % ("[" * (levels - 1) + "]" * (levels - 1))).encode()
+    assert is_json_text(text) is (levels <= bounds.MAX_DEPTH)
+    twice = b"[%b,%b]" % (text, text)
+    assert is_json_text(twice) is (levels < bounds.MAX_DEPTH)
+
+
+@pytest.mark.parametrize(("data", "is_text"), [(b'"\xff"', False), ('"é"'.encode(), True), (b"", False)])
+def test_json_is_utf_8(data: bytes, is_text: bool):
+    assert is_json_text(data) is is_text

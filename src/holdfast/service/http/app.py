@@ -240,7 +240,8 @@ class Endpoint:
         if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted Content-Type: application/json, not compressed")
         if len(data) > LARGE_BODY_BYTES:
-            return await self._service.calls.compute(json_body.read_body, data, operation.body)
+            async with self._service.large_bodies.turn():
+                return await self._service.calls.compute(json_body.read_body, data, operation.body)
         return json_body.read_body(data, operation.body)
 
 

@@ -21,7 +21,7 @@ from holdfast.service.lease_calls import (
 )
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, details_of, refused
-from holdfast.service.schemas.fields import instant
+from holdfast.service.schemas.fields import instant, stored_json
 from holdfast.service.schemas.workers import (
     BatchHeartbeat,
     Claim,
@@ -37,7 +37,6 @@ from holdfast.service.system_queues import check_queue
 from holdfast.service.task_answers import claimed_task_of
 from holdfast.service.tenants.tenant import Heartbeat as Beat
 from holdfast.service.tenants.waiting_claims import Want
-from holdfast.wire.codec import JSON
 
 E = TypeVar("E", ExtendedLease, ExtendedItem)
 
@@ -126,7 +125,7 @@ async def heartbeats(call: Call) -> Reply:
 
 def _heartbeat(call: Call, task_id: str, request: Heartbeat) -> Beat:
     """Return the lease to extend. Raises ``Problem`` or ``InvalidInput``."""
-    progress = None if request.progress is None else JSON.encode(request.progress, field="progress")
+    progress = stored_json(request.progress)
     if progress is not None:
         bounds.check_blob("progress", progress, most=bounds.MAX_NOTE_BYTES)
     settings = call.service.serve

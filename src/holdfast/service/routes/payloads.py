@@ -20,6 +20,7 @@ from holdfast.service.routes.artifacts import OCTETS, send_blob, space_quota
 from holdfast.service.routes.claims import STALE
 from holdfast.service.routes.tasks import enqueued, new_record
 from holdfast.service.schemas.artifacts import PayloadHeaders, UploadPayloadHeaders
+from holdfast.service.schemas.fields import JsonValue
 from holdfast.service.schemas.tasks import EnqueuedTask, TaskFields
 
 
@@ -28,7 +29,7 @@ async def enqueue_upload(call: Call) -> Reply:
     transfers, tenant = transfers_of(call), call.tenant
     quota, now = space_quota(call.service.serve), tenant.clock.now()
     digest = read_content_digest(call.headers.content_digest)
-    record = new_record(call, call.query, None)
+    record = new_record(call, call.query, JsonValue(b"null"))
 
     def undo(_: str) -> None:  # the id of the task is new, so nothing else has its folder
         transfers.blobs.remove(task_folder(tenant.name, record.id))

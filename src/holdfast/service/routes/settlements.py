@@ -21,6 +21,7 @@ from holdfast.service.named_artifacts import settle_with_artifacts
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, details_of, refused
 from holdfast.service.routes.claims import STALE
+from holdfast.service.schemas.fields import stored_json
 from holdfast.service.schemas.workers import (
     Abandon,
     BatchCompletion,
@@ -35,7 +36,6 @@ from holdfast.service.schemas.workers import (
     SettledTasks,
 )
 from holdfast.service.statuses import OF_STATE, Status
-from holdfast.wire.codec import JSON
 
 FAILED = "failed by its worker"  # the reason of a dead letter
 NO_ERROR = "the worker gave no error"
@@ -103,11 +103,11 @@ def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Co
     if isinstance(request, Nack):
         error, delay = request.reason, request.delay_seconds
     elif request.status == "COMPLETED":
-        result = None if request.result is None else JSON.encode(request.result, field="result")
+        result = stored_json(request.result)
         if result is not None:
             bounds.check_blob("result", result, most=bounds.MAX_PAYLOAD_BYTES)
         return make_ack(lease, None, result)
-    elif request.result is not None:
+    elif stored_json(request.result) is not None:
         raise Problem(Code.INVALID_REQUEST, "wanted no result of a failed attempt; say why in error", field="result")
     elif not request.retryable:
         return Fail(lease, reason=FAILED, error=request.error or NO_ERROR)

@@ -14,9 +14,10 @@ from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.service.auth.principal import Scope
-from holdfast.service.http.json_body import convert
+from holdfast.service.http.json_body import read_message
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, details_of, not_found
+from holdfast.service.schemas.fields import JsonValue
 from holdfast.service.schemas.tasks import (
     BatchItem,
     BatchOutcome,
@@ -34,10 +35,9 @@ from holdfast.service.system_queues import check_queue, hide
 from holdfast.service.task_answers import details_of as task_details_of
 from holdfast.service.task_answers import result_of
 from holdfast.service.webhook_checks import check_webhook
-from holdfast.wire.codec import encode_decoded
 
 
-def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
+def new_record(call: Call, task: TaskFields, payload: JsonValue) -> JobRecord:
     """Return the record of a new task. Raises ``InvalidInput``."""
     return call.tenant.record_of(_request(call, task, payload))
 
@@ -97,9 +97,8 @@ def _alike_records(
     rows: dict[int, tuple[bytes, str | None]] = {}
     for place, task in tasks.items():
         try:
-            payload = encode_decoded(task.payload)
             rows[place] = (
-                bounds.check_blob("payload", payload, most=bounds.MAX_PAYLOAD_BYTES),
+                bounds.check_blob("payload", bytes(task.payload), most=bounds.MAX_PAYLOAD_BYTES),
                 bounds.check_optional_text("idempotencyKey", task.idempotency_key),
             )
         except InvalidInput as error:
@@ -141,7 +140,7 @@ async def enqueue_batch(call: Call) -> Reply:
     tasks: dict[int, NewTask] = {}
     for place, item in enumerate(call.body.tasks):
         try:
-            tasks[place] = convert(item, NewTask)
+            tasks[place] = read_message(item, NewTask)
         except Problem as problem:
             outcomes[place] = BatchItem(problem=problem.details())
     places, records = _new_records(call, tasks, outcomes)

@@ -30,6 +30,7 @@ DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_DELAY_SECONDS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_DELAY_SECONDS)]
 Offset = Annotated[int, Meta(ge=0, le=bounds.MAX_OFFSET)]
 WebhookUrl = Annotated[str, Meta(pattern="^https?://", max_length=bounds.MAX_URL_CHARACTERS)]
+JsonValue = msgspec.Raw  # any JSON value, as a store keeps it
 LeaseToken = Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_CHARACTERS)]
 
 
@@ -39,6 +40,12 @@ class Request(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_field
 
 class Answer(msgspec.Struct, kw_only=True, rename="camel"):
     """A message that the service sends. Clients ignore fields that they do not know."""
+
+
+def stored_json(value: JsonValue) -> bytes | None:
+    """Return a value for a store; None for null, and for a field that was left out."""
+    data = bytes(value)
+    return None if data in {b"", b"null"} else data
 
 
 @lru_cache(maxsize=1024)  # a batch has few different ones: tasks that were created, or are leased, together

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from holdfast.service.schemas.fields import (
     Answer,
     DelaySeconds,
     Instant,
+    JsonValue,
     Name,
     Offset,
     Request,
@@ -42,7 +44,7 @@ class TaskFields(Request):
 class NewTask(TaskFields):
     """A task to enqueue. ``payload`` is any JSON value."""
 
-    payload: Any = None
+    payload: JsonValue = msgspec.field(default_factory=partial(JsonValue, b"null"))
 
 
 class EnqueuedTask(Answer):
@@ -59,7 +61,7 @@ class EnqueuedTask(Answer):
 class NewTasks(Request):
     """Tasks to enqueue in one transaction. Each one has its own outcome."""
 
-    tasks: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH_TASKS)]
+    tasks: Annotated[list[JsonValue], Meta(min_length=1, max_length=MAX_BATCH_TASKS)]
 
 
 class BatchItem(Answer):

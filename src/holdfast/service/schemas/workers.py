@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,7 @@ from holdfast.service.schemas.fields import (
     DelaySeconds,
     ErrorText,
     Instant,
+    JsonValue,
     LeaseToken,
     Name,
     PositiveSeconds,
@@ -61,7 +62,7 @@ class Heartbeat(Request):
 
     lease_token: LeaseToken
     lease_seconds: PositiveSeconds | None = None  # None: as long as it was claimed for
-    progress: Any = None  # None leaves the stored value
+    progress: JsonValue = msgspec.field(default_factory=JsonValue)  # null leaves the stored value
 
 
 class ExtendedLease(Answer):
@@ -78,7 +79,7 @@ class Completion(Request):
 
     lease_token: LeaseToken
     status: Literal["COMPLETED", "FAILED"]
-    result: Any = None
+    result: JsonValue = msgspec.field(default_factory=JsonValue)
     error: ErrorText = ""
     retryable: bool = False
     artifacts: ArtifactNames = msgspec.field(default_factory=list)  # of those that this attempt has uploaded

@@ -32,6 +32,7 @@ from holdfast.service.tenants.waiting_results import WaitingResults
 from holdfast.service.tenants.work_watch import WorkWatch
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
+from holdfast.wire.codec import ENCODED_JSON
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.records import to_record, to_records
 from holdfast.wire.stored_json import is_json
@@ -92,8 +93,8 @@ class Tenant:
     # Producers --------------------------------------------------------------------------------------------------
 
     def record_of(self, request: JobRequest) -> JobRecord:
-        """Return the record of a request. Raises ``InvalidInput``."""
-        return to_record(request, now=self.clock.now())
+        """Return the record of a request, whose payload is encoded. Raises ``InvalidInput``."""
+        return to_record(request, now=self.clock.now(), codec=ENCODED_JSON)
 
     def records_of(
         self, template: JobRequest, payloads: Sequence[bytes], keys: Sequence[str | None] | None
