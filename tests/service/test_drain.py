@@ -7,7 +7,7 @@ import time
 
 from holdfast.service.timing import ServiceTiming
 from tests.service.http_service import running_service, sqlite_url
-from tests.service.test_hostile_requests import HEALTH, POST
+from tests.service.test_hostile_requests import HEALTH, POST, is_whole
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 LINGERING = ServiceTiming(linger_seconds=TIMEOUT_SECONDS)
@@ -31,7 +31,10 @@ def test_answers_of_a_service_that_stops_close_their_connection_and_none_is_lost
             socket.create_connection(place, timeout=TIMEOUT_SECONDS) as idle,
         ):
             idle.sendall(HEALTH)
-            assert b"connection: close" not in idle.recv(65536).lower()
+            first = b""
+            while not is_whole(first):
+                first += idle.recv(65536)
+            assert b"connection: close" not in first.lower()
             waiting.sendall(claim)
             wait_until(lambda: running.service.requests._waiting == 1)
             running.stop()

@@ -43,7 +43,10 @@ def is_healthy(service: ServeProcess) -> bool:
     return False
 
 
-def test_more_workers_than_files_leave_probes_and_the_log_alone(tmp_path):
+@pytest.mark.parametrize(
+    ("files", "workers"), [(256, 300), pytest.param(1024, 1100, marks=pytest.mark.long)], ids=["small", "large"]
+)
+def test_more_workers_than_files_leave_probes_and_the_log_alone(tmp_path, files, workers):
     log = tmp_path / "log"
     with (
         log.open("w") as stderr,
@@ -51,12 +54,12 @@ def test_more_workers_than_files_leave_probes_and_the_log_alone(tmp_path):
             f"sqlite:///{tmp_path}/jobs.db",
             1,
             stderr=stderr,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
         ) as [service],
-        waiting_workers(service, FILES + 50),
+        waiting_workers(service, workers),
     ):
         wait_until(lambda: is_healthy(service))
-        assert len(list(Path(f"/proc/{service.process.pid}/fd").iterdir())) < FILES
+        assert len(list(Path(f"/proc/{service.process.pid}/fd").iterdir())) < files
         refused = httpx.get(f"{service.client.base_url}/v1/queues", timeout=30, trust_env=False)
         assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
         assert (refused.headers["connection"], refused.headers["retry-after"]) == ("close", "1")

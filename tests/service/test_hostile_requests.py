@@ -180,7 +180,7 @@ def converse(service, data: bytes, *, answers: int, seconds: float = 30.0) -> by
         with contextlib.suppress(OSError):  # the service has answered and closed before it read all
             connection.sendall(data)
         received = b""
-        while not _is_whole(received) or received.count(b"HTTP/1.1 ") < answers:
+        while not is_whole(received) or received.count(b"HTTP/1.1 ") < answers:
             try:
                 part = connection.recv(65536)
             except ConnectionError:
@@ -191,7 +191,7 @@ def converse(service, data: bytes, *, answers: int, seconds: float = 30.0) -> by
     return received
 
 
-def _is_whole(data: bytes) -> bool:
+def is_whole(data: bytes) -> bool:
     head, end, body = data.partition(b"\r\n\r\n")
     lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
     return bool(end) and bool(lengths) and len(body) >= int(lengths[0])
