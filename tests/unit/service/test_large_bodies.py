@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.clock import monotonic
 from holdfast.model.request import JobRequest
-from holdfast.service.http.json_body import read_body
+from holdfast.service.http.json_body import read_body, read_large_body
 from holdfast.service.limits import LargeBodies
 from holdfast.service.problems import Problem
 from holdfast.service.schemas.tasks import NewTask
@@ -32,7 +32,7 @@ def _time_of(function, *arguments) -> float:
 
 def test_a_large_body_becomes_a_record_in_a_few_times_its_decoding():
     def make_record() -> None:
-        task = read_body(BODY, NewTask)
+        task = read_large_body(BODY, NewTask)
         to_record(JobRequest(type=task.command, payload=task.payload), now=1, codec=ENCODED_JSON)
 
     gc.disable()
@@ -46,7 +46,7 @@ def test_a_large_body_becomes_a_record_in_a_few_times_its_decoding():
 @pytest.mark.parametrize("body", [BODY, b'{"command": "c", "payload": {"a": 1, "a": 1}}', b"[1", b"{}"])
 def test_garbage_is_collected_after_a_body(body):
     with suppress(Problem):
-        read_body(body, NewTask)
+        read_large_body(body, NewTask)
     assert gc.isenabled()
 
 
