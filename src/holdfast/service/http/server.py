@@ -30,9 +30,9 @@ from holdfast.worker.failure_log import Repeats
 
 MAX_HEADER_BYTES = 16 << 10
 BACKLOG = 512  # connections that wait to be accepted
-ACCEPTS_PER_TURN = 64  # of the event loop: so many connections may be open for a moment although they are too many
+ACCEPTS_PER_TURN = 16  # of the event loop: so many connections may be open for a moment although they are too many
 CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``, if the limit of files allows them
-SPARE_CONNECTIONS = 32  # above the limit: each is answered once, probes well and others with 503; more are closed
+SPARE_CONNECTIONS = 96  # above the limit: each is answered once, probes well and others with 503; more are closed
 LINGER_POLL_SECONDS = 0.02
 NO_FILES_SECONDS = 60.0  # between two records of a process that has no free file
 
