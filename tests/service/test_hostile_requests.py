@@ -250,6 +250,15 @@ def test_what_is_no_clear_http_is_refused(sqlite_service, name):
     assert answer.body["code"] in ("invalid_http", "headers_too_large", "uri_too_long")
 
 
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b""], ids=["whole", "without an end"])
+@pytest.mark.parametrize(
+    "headers", [b"X-A: " + b"x" * (70 << 10), b"\r\n".join([b"X-A: 1"] * 9000)], ids=["large", "many"]
+)
+def test_headers_that_are_too_large_are_431(sqlite_service, headers, end):
+    answer = exchange(sqlite_service, POST + headers + end)
+    assert (answer.status, answer.body["code"]) == (431, "headers_too_large")
+
+
 @pytest.mark.parametrize("name", RAW)
 def test_a_later_request_that_is_no_clear_http_is_refused(sqlite_service, name):
     statuses = re.findall(rb"HTTP/1\.1 (\d+) ", converse(sqlite_service, HEALTH + RAW[name], answers=2))

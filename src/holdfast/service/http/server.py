@@ -7,8 +7,10 @@ import errno
 import ipaddress
 import logging
 import socket
+import sys
 import types
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -216,10 +218,19 @@ class _LimitedProtocol(H11Protocol):
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             self.transport.close()
             return
-        body = msgspec.json.encode(Problem(Code.INVALID_HTTP, msg).details())
+        problem = Problem(Code.INVALID_HTTP, msg)
+        error = sys.exception()  # uvicorn calls this where it handles the error of h11
+        if (
+            isinstance(error, h11.RemoteProtocolError)
+            and error.error_status_hint == Problem(Code.HEADERS_TOO_LARGE).status
+        ):
+            problem = Problem(Code.HEADERS_TOO_LARGE, f"wanted at most {MAX_HEADER_BYTES} bytes")
+        body = msgspec.json.encode(problem.details())
         headers = [("content-type", CONTENT_TYPE), ("content-length", str(len(body))), ("connection", "close")]
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(
+                status_code=problem.status, headers=headers, reason=HTTPStatus(problem.status).phrase.encode()
+            ),
             h11.Data(data=body),
             h11.EndOfMessage(),
         ):
