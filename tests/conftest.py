@@ -22,9 +22,7 @@ from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABL
 RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
 GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: tests of the command remove all HOLDFAST_ variables
 OWN_OID = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
-# Each is started once for a module: one process runs the tests of the module that use it.
-SERVERS_OF_A_MODULE = frozenset({"server", "service", "sqlite_service"})
-LONGEST_GROUPS = ("spark", "cluster", "spark-programs", "packaging", "site", "faulty")
+LONGEST_GROUPS = ("spark", "cluster", "spark-programs", "packaging", "test_site", "faulty")
 LEFT_OUT = pytest.StashKey[int]()
 
 
@@ -44,17 +42,31 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before the hook of xdist, which reads the groups
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if not SERVERS_OF_A_MODULE.isdisjoint(item.fixturenames):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if (group := group_of_module_fixtures(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
     shuffle(items, getattr(config, "workerinput", {}).get("seed", config.getoption("--random")))
     long = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("long")]
     if long:
-        items[:] = [item for item in items if item not in set(long)]
+        left_out = set(long)
+        items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=long)
     config.stash[LEFT_OUT] = len(long)
     items.sort(key=place_of_group)
+
+
+def group_of_module_fixtures(item):
+    """Return a group for the tests that share a fixture of their module: one process sets it up, once."""
+    if item.get_closest_marker("xdist_group"):
+        return None
+    fixtures = item._fixtureinfo.name2fixturedefs.values()  # no public API tells the scope of a fixture
+    shared = [definitions[-1] for definitions in fixtures if definitions[-1].scope == "module"]
+    if not shared:
+        return None
+    parameters = [item.callspec.params[each.argname] for each in shared if each.params is not None]
+    return "-".join([item.path.stem, *map(str, parameters)])
 
 
 def place_of_group(item):

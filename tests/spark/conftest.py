@@ -19,6 +19,7 @@ OPTIONS = WorkerOptions(
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before the hook of xdist, which reads the groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/spark/" in item.nodeid:
