@@ -15,7 +15,7 @@ import pytest
 
 from docs import build
 
-pytestmark = pytest.mark.xdist_group("site")  # one process builds the site once
+built = pytest.mark.long  # of the pages themselves, tests/docs/test_generated.py checks links and generated parts
 
 API = build.DOCS / "reference" / "api"
 
@@ -53,6 +53,7 @@ def site(tmp_path_factory) -> dict[Path, Page]:
     return {file: Page(file.read_text(encoding="utf-8")) for file in (target / "html").rglob("*.html")}
 
 
+@built
 def test_every_page_is_in_the_site_and_in_its_navigation(site):
     [index] = [page for file, page in site.items() if file.name == "index.html" and file.parent.name == "html"]
     pages = [page for page in build.pages() if build.DOCS in page.parents and "adr" not in page.parts]
@@ -61,6 +62,7 @@ def test_every_page_is_in_the_site_and_in_its_navigation(site):
     assert names <= set(index.links)
 
 
+@built
 def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(site):
     broken = []
     for file, page in site.items():
@@ -74,11 +76,13 @@ def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(site):
     assert broken == []
 
 
+@built
 def test_the_site_loads_nothing_from_other_hosts(site):
     foreign = [url for page in site.values() for url in page.loaded if re.match(r"[a-z]+:|//", url)]
     assert [url for url in foreign if not url.startswith("data:")] == []
 
 
+@built
 def test_the_search_finds_names_of_the_api_and_words_of_the_pages(site):
     [root] = {file.parent for file in site if file.name == "search.html"}
     index = (root / "searchindex.js").read_text(encoding="utf-8")
