@@ -110,12 +110,22 @@ def test_the_result_of_a_run_survives_the_loss_of_an_executor(cluster, store, tm
 
 @pytest.fixture(scope="module")
 def speculated(cluster, postgres_database, tmp_path_factory):
-    """The output of the program, its folder, and the URL of its store."""
+    """The output of the program, its folder, and the URL of its store.
+
+    The settings file, which the Spark driver and the executors read, is the only place with the signing key.
+    """
     folder = tmp_path_factory.mktemp("speculated")
     url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
+    file = folder / "settings.toml"
+    signing = f'signing = "required"\nsigning_key = "{SIGNING_KEY}"\n'
+    file.write_text(f'{signing}[stores.shop]\nurl = "{url}"\nspace = "tenant"\n', encoding="utf-8")
+    file.chmod(0o600)
     arguments = (PROGRAMS / "speculation.py", cluster.master, url, folder)
-    with Program(*arguments, folder=ROOT, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}") as program:
-        return json.loads(program.output()), folder, url
+    variables = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "HOLDFAST_CONFIG": str(file)}
+    with Program(*arguments, folder=ROOT, **variables) as program:
+        results = json.loads(program.output())
+        (folder / "pages" / "stderr").write_text(program.error_output(), encoding="utf-8")
+        return results, folder, url
 
 
 def test_under_speculation_no_job_is_lost_or_ended_twice_and_all_outcomes_are_returned(speculated, spark):
@@ -149,32 +159,19 @@ def test_on_a_cluster_every_function_refuses_a_file(speculated):
         assert "does not offer a Spark cluster: the file is on one machine" in message
 
 
-def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store(speculated):
+def test_a_named_store_and_keys_are_used_on_a_cluster(speculated):
+    results, _, _ = speculated
+    assert results["named"] == {"saved": 5, "drained": 5, "run": [3, 0], "table": 8, "signed": 8, "ledger": 8}
+
+
+def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store_or_a_key(speculated):
     _, folder, _ = speculated
     shown = [file for place in ("pages", "events") for file in (folder / place).rglob("*") if file.is_file()]
     texts = {file.name: file.read_text(errors="replace") for file in shown}
     assert any("spark.executorEnv.SHOP_URL" in text for text in texts.values())  # the setting is listed, and redacted
-    assert any("SparkListenerSQLExecutionStart" in text for text in texts.values())
-    assert [name for name, text in texts.items() if PASSWORD in text] == []
-
-
-def test_a_named_store_and_keys_are_used_on_a_cluster_and_no_log_has_a_secret(cluster, postgres_database, tmp_path):
-    """The settings file, which the Spark driver and the executors read, is the only place with password and key."""
-    url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
-    file = tmp_path / "settings.toml"
-    signing = f'signing = "required"\nsigning_key = "{SIGNING_KEY}"\n'
-    file.write_text(f'{signing}[stores.shop]\nurl = "{url}"\nspace = "tenant"\n', encoding="utf-8")
-    command = (PROGRAMS / "named_store.py", cluster.master, tmp_path)
-    variables = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "HOLDFAST_CONFIG": str(file)}
-    with Program(*command, folder=ROOT, **variables) as program:
-        results = {"saved": 5, "drained": 5, "run": [3, 0], "table": 8, "signed": 8, "ledger": 8}
-        assert json.loads(program.output()) == results
-        printed = program.error_output()
-    shown = [place for place in (tmp_path / "shown").rglob("*") if place.is_file()]
-    texts = {place.name: place.read_text(errors="replace") for place in shown}
     assert any("SparkListenerSQLExecutionStart" in text and "CreateTable" in text for text in texts.values())
     for secret in (PASSWORD, SIGNING_KEY):
-        assert [name for name, text in {**texts, "stderr": printed}.items() if secret in text] == []
+        assert [name for name, text in texts.items() if secret in text] == []
 
 
 @pytest.mark.long  # the tests above run the same on the cluster of this module

@@ -2,10 +2,13 @@
 
     speculation.py MASTER URL FOLDER
 
-The URL contains a password. The program saves Spark's web pages and event log in FOLDER: the test searches them for it.
+HOLDFAST_CONFIG names a settings file, which the executors read, too: it turns signing on, has the key, and names the
+store of the URL ``shop``. The URL contains a password. The program saves Spark's web pages and event log in FOLDER: the
+test searches them for both secrets.
 """
 
 import json
+import os
 import sys
 import time
 import urllib.request
@@ -28,6 +31,7 @@ SPECULATION = {
     "spark.speculation.interval": "100ms",
     "spark.speculation.task.duration.threshold": "1s",
 }
+CONFIG = "HOLDFAST_CONFIG"
 PAGES = (
     "environment",
     "jobs",
@@ -45,6 +49,8 @@ def main(master, url, folder):
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.executorEnv.SHOP_URL": url,
+        f"spark.executorEnv.{CONFIG}": os.environ[CONFIG],
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.pyspark.python": sys.executable,
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
     }
@@ -58,6 +64,7 @@ def main(master, url, folder):
             "saved": saved(spark, url, folder),
             "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
             "refused": refused(spark, folder),
+            "named": named(spark),
             "attempts": len(store.scan(SLOT_TRY_KIND, limit=100)),
             "counts": {count.queue: count.done for count in store.counts()},
         }
@@ -127,6 +134,25 @@ def saved(spark, url, folder):
     df.write.format("holdfast").option("url", url).options(type="t", queue="saved").mode("append").save()
     jobs = spark.read.format("holdfast").option("url", url).load("jobs")
     return [jobs.where("queue = 'saved'").count(), len(list(attempts.iterdir()))]
+
+
+def named(spark):
+    """Return how many rows each step has, in the store that only the settings know."""
+    jobs = spark.read.format("holdfast").option("store", "shop").load("jobs")
+    spark.range(5).write.format("holdfast").options(store="shop", type="t", queue="q").mode("append").save()
+    results = {"saved": jobs.count()}
+    app = Holdfast(store="shop")
+    app.handler("t", queue="q")(lambda row: row["id"])
+    results["drained"] = run_queue(app, spark=spark, slots=1).count()
+    app.close()
+    ok, dead = run(spark.range(3), lambda row: row["id"], key="id", store="shop", slots=1)
+    results["run"] = [ok.count(), dead.count()]
+    for table in ("jobs", "ledger"):
+        spark.sql(f"create table {table} using holdfast options (store 'shop', table '{table}')")
+    results["table"] = spark.table("jobs").where("state = 'done'").count()
+    results["signed"] = spark.table("jobs").where("signature is not null").count()
+    results["ledger"] = spark.table("ledger").count()
+    return results
 
 
 def refused(spark, folder):
