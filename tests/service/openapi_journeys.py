@@ -52,6 +52,7 @@ SUCCESSES = {  # that a run of many journeys must have seen
 }
 ARTIFACTS = ("report.csv", "log")
 MAX_STEPS = 4  # before and after a path
+LEASE_SECONDS = 600  # a shorter one may end in the middle of a journey
 
 
 def run_journeys(cases: OpenApiCases, count: int, *, receiver_url: str) -> None:
@@ -83,7 +84,7 @@ class _Journey:
         if created.status_code != 202:  # 1.0 is a whole number for JSON Schema, and none for the service
             return
         claim = self._case("claimTasks")
-        claim.body = {**claim.body, "commands": [command], "queues": None}
+        claim.body = {**claim.body, "commands": [command], "queues": None, "leaseSeconds": LEASE_SECONDS}
         claimed = self._cases.send(claim)
         if claimed.status_code != 200:
             return
@@ -116,6 +117,8 @@ class _Journey:
             path["task_id"] = task_id
         if "taskIds" in body:
             body["taskIds"] = [task_id]
+        if "leaseSeconds" in body:
+            body["leaseSeconds"] = LEASE_SECONDS
         if not self._is_likely():
             return case
         if name in ("uploadArtifact", "showPayload", "downloadArtifact"):
