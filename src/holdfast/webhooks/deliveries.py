@@ -16,7 +16,7 @@ from functools import partial
 from holdfast.clock import DAY, MINUTE, SECOND, Clock, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import QueueSettings, Store
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
@@ -114,7 +114,11 @@ class Deliveries:
         if not leases or monotonic() < self._beat_at:
             return
         self._beat_at = monotonic() + BEAT_SECONDS
-        self._store.extend(leases, lease_for=LEASE_SECONDS * SECOND)  # a lost lease is reported when it is settled
+        answers = self._store.extend(leases, lease_for=LEASE_SECONDS * SECOND)
+        with self._lock:
+            for lease, answer in zip(leases, answers, strict=True):
+                if isinstance(answer, LeaseError) and lease.job_id not in self._begun:
+                    self._held.pop(lease.job_id, None)  # another process sends it; one that is sent says so at its end
 
     def _limit_hosts(self) -> None:
         """Limit the requests to one host, unless the queue has a limit already. Once per process."""

@@ -72,7 +72,7 @@ class Senders:
             self._waiting.clear()
 
     def stop(self) -> None:
-        """Wait for the tasks that run, for some seconds. The leases of the others expire, and they are sent again."""
+        """Wait for the tasks that run, for some seconds. A callback that takes longer is sent again when it is due."""
         for _ in self._threads:
             self._tasks.put(None)
         deadline = monotonic() + STOP_SECONDS

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import connect
+from holdfast.clock import SECOND, ManualClock
 from holdfast.driver import Change, JobRecord
 from holdfast.drivers.contract import QueueCounts
 from holdfast.errors import StoreUnavailable
@@ -18,8 +19,9 @@ from holdfast.model.retry import Fixed
 from holdfast.settings import Settings
 from holdfast.webhooks import attempt, deliveries, senders
 from holdfast.webhooks.attempt import delivery_rules
-from holdfast.webhooks.delivery import QUEUE
+from holdfast.webhooks.delivery import QUEUE, Delivery, callback_record
 from holdfast.webhooks.runner import WebhookRunner
+from holdfast.webhooks.secrets import WebhookSecrets
 from holdfast.webhooks.senders import Senders
 from holdfast.webhooks.subscription import KIND
 from tests.waiting import wait_until
@@ -185,6 +187,34 @@ def test_a_stop_gives_back_the_callbacks_that_have_not_begun(store, start, silen
         assert (_count(store).inflight, _count(store).ready) == (1, 19)  # one request is under way
         host.close()
         wait_until(lambda: not _count(store).inflight)
+
+
+def test_a_callback_whose_lease_expires_while_it_waits_is_left_to_others():
+    clock = ManualClock()
+    with connect("memory://", clock=clock) as store, receiving() as good:
+        one = callback_record(Delivery(id="msg_1", url=good.url, body="{}"), key="k", now=1, max_attempts=10)
+        store.enqueue([one])
+        waiting = Senders()  # they are not started
+        found = deliveries.Deliveries(
+            store,
+            space="main",
+            name="test",
+            secrets=WebhookSecrets(good.settings, space="main"),
+            rules=delivery_rules(good.settings),
+            verification=None,
+            senders=waiting,
+            clock=clock,
+            on_sent=lambda: None,
+        )
+        found.reserve_due()
+        clock.advance(2 * deliveries.LEASE_SECONDS * SECOND)
+        found.beat()
+        [[task]] = waiting._waiting.values()
+        assert task() is False
+        found.reserve_due()
+        [[_, task]] = waiting._waiting.values()
+        assert task() is True
+        assert len(good.received) == 1
 
 
 def _count(store):
