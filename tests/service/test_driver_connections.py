@@ -19,7 +19,7 @@ from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import Client
 from holdfast.drivers.contract import Change, JobFilter
 from holdfast.drivers.optional import LedgerScan
-from holdfast.errors import ConnectError, StoreBusy, StoreClosed, StoreUnavailable
+from holdfast.errors import ConnectError, InvalidInput, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack
@@ -221,6 +221,28 @@ def test_a_page_of_large_jobs_is_cut(service, monkeypatch):
             cursor = pages[-1].cursor
         assert [len(page) for page in pages] == [10, 10, 5]
         assert [one for page in pages for one in page] == jobs
+
+
+def test_jobs_that_are_too_large_together_are_not_all_read(service, monkeypatch):
+    monkeypatch.setattr("holdfast.service.driver_calls.MAX_ANSWER_BYTES", 1 << 20)
+    kind, read = type(service.store), []
+    inspect = kind.inspect
+
+    def spy(store, job_ids, **options):
+        read.append(len(job_ids))
+        return inspect(store, job_ids, **options)
+
+    monkeypatch.setattr(kind, "inspect", spy)
+    jobs = [job(f"many-{number:03}", queue="many", payload=b"x" * 20_000) for number in range(250)]
+    ids = [one.id for one in jobs]
+    with connect(service.url) as store:
+        store.enqueue(jobs)
+        with pytest.raises(InvalidInput, match="at most 1048576 bytes"):
+            store.inspect(ids)
+        assert read == [100]
+        assert {one.job.payload for one in store.inspect(ids[:20]).values()} == {jobs[0].payload}
+        assert list(store.inspect(ids, payloads=False)) == ids
+        assert read == [100, 20, 250]
 
 
 def test_a_worker_gets_payloads_that_the_service_keeps_apart(service):

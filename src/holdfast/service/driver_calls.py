@@ -12,7 +12,7 @@ import msgspec
 from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
 from holdfast.artifacts.payloads import reference_of
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import Inspection, Store
 from holdfast.drivers.optional import CancelWait
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
@@ -33,6 +33,7 @@ from holdfast.service.tenants.tenant import Tenant
 
 FIRST_CANCEL_POLL_SECONDS = 0.1
 MAX_CANCEL_POLL_SECONDS = 1.0
+INSPECTED_JOBS = 100  # that are read at a time, with their payloads
 MAX_MARKS = 100_000  # of the ledger in one answer
 MAX_PAYLOAD_PART_BYTES = 8 << 20  # of a large payload in one answer
 MAKE_READY = frozenset(
@@ -101,12 +102,34 @@ def _call_store(store: Store, verb: Verb, arguments: Arguments, *, sees_all: boo
         given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
     if verb.name == "cancel" and not sees_all:
         method = partial(_cancel, store)
+    if verb.name == "inspect":
+        method = partial(_inspect, store)
     answer = method(**given) if sees_all else hide_in_answer(method(**given))
     data = verb.encode_answer(answer)
     if len(data) > MAX_ANSWER_BYTES:
         _give_back(store, answer)
-        raise InvalidInput("limit", wanted=f"an answer of at most {MAX_ANSWER_BYTES} bytes", got=f"{len(data)} bytes")
+        raise _too_large("limit", len(data))
     return data
+
+
+def _inspect(store: Store, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
+    """Inspect jobs in steps: all payloads together could fill the memory of the service. Raises ``InvalidInput``."""
+    bounds.check_batch("job_ids", len(job_ids))
+    if not payloads:
+        return store.inspect(job_ids, payloads=False)
+    found: dict[str, Inspection] = {}
+    size = 0
+    for start in range(0, len(job_ids), INSPECTED_JOBS):
+        part = store.inspect(job_ids[start : start + INSPECTED_JOBS])
+        size += sum(len(one.job.payload) + len(one.job.result or b"") for one in part.values())
+        if size > MAX_ANSWER_BYTES:
+            raise _too_large("job_ids", size)
+        found |= part
+    return found
+
+
+def _too_large(field: str, size: int) -> InvalidInput:
+    return InvalidInput(field, wanted=f"an answer of at most {MAX_ANSWER_BYTES} bytes", got=f"{size} bytes")
 
 
 def _cancel(store: Store, job_ids: Sequence[str], *, now: int | None) -> list[State | None]:
