@@ -83,3 +83,15 @@ def test_without_keys_nobody_gets_in():
     for _ in range(3):
         with pytest.raises(AuthUnavailable):
             find(PublishedKeys(issuer, {"ES256"}, clock), "a")
+
+
+def test_a_probe_fetches_keys_only_if_there_are_none():
+    issuer, clock = Issuer("a"), Clock()
+    keys = PublishedKeys(issuer, {"ES256"}, clock)
+    for _ in range(3):
+        assert asyncio.run(keys.are_usable())
+        clock.now += COOLDOWN_SECONDS
+    assert issuer.fetches == 1
+    issuer.is_away = True
+    clock.now += MAX_STALE_SECONDS
+    assert not asyncio.run(keys.are_usable())

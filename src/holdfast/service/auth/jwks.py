@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 import jwt
 from jwt.algorithms import RSAAlgorithm
@@ -134,11 +135,10 @@ class PublishedKeys:
 
     async def are_usable(self) -> bool:
         """Whether there are keys. Fetches them if there are none."""
-        try:
-            await self.find("")
-        except AuthUnavailable:
-            return False
-        return True
+        if self._age() > MAX_STALE_SECONDS:
+            with suppress(AuthUnavailable):
+                await self.find("")
+        return self._age() <= MAX_STALE_SECONDS
 
     async def find(self, kid: str) -> Mapping[str, jwt.PyJWK]:
         """Return the key with this id, by algorithm; empty if there is none. Raises ``AuthUnavailable``."""

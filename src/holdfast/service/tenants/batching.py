@@ -8,11 +8,11 @@ are smaller, and their threads compete with the event loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.clock import monotonic
 from holdfast.service.tenants.store_calls import no_answer
 
 I = TypeVar("I")  # noqa: E741 - an item
@@ -24,31 +24,40 @@ MAX_ITEMS = 200  # in one call
 class Batcher(Generic[I, A]):
     """``run`` takes items and returns one answer per item. A failure of the call is the failure of each item."""
 
-    def __init__(self, run: Callable[[list[I]], Awaitable[Sequence[A]]], *, queue_seconds: float) -> None:
-        """``queue_seconds``: for which an item may wait until its call begins."""
+    def __init__(
+        self,
+        run: Callable[[list[I]], Awaitable[Sequence[A]]],
+        *,
+        queue_seconds: float,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        """``queue_seconds``: for which an item may have waited when its call begins; else it is refused."""
         self._run = run
         self._queue_seconds = queue_seconds
-        self._waiting: deque[tuple[I, asyncio.Future[A]]] = deque()
+        self._now = now
+        self._waiting: deque[tuple[float, I, asyncio.Future[A]]] = deque()  # with the time of its arrival
         self._call: asyncio.Task[None] | None = None
 
     async def submit(self, item: I) -> A:
-        """Return the answer for one item. Raises ``Problem`` if its call cannot begin."""
+        """Return the answer for one item. Raises ``Problem`` if the call before it has taken too long."""
         answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        waiting = (item, answered)
-        self._waiting.append(waiting)
+        self._waiting.append((self._now(), item, answered))
         self._start()
-        if self._waiting:
-            await asyncio.wait({answered}, timeout=self._queue_seconds)
-            with contextlib.suppress(ValueError):  # its call has begun
-                self._waiting.remove(waiting)
-                raise no_answer(self._queue_seconds)
         return await answered
 
     def _start(self) -> None:
+        if self._call is None:
+            self._refuse_old()
         if self._waiting and self._call is None:
-            batch = [self._waiting.popleft() for _ in range(min(MAX_ITEMS, len(self._waiting)))]
+            batch = [self._waiting.popleft()[1:] for _ in range(min(MAX_ITEMS, len(self._waiting)))]
             self._call = asyncio.create_task(self._answer(batch))
             self._call.add_done_callback(self._ended)
+
+    def _refuse_old(self) -> None:
+        while self._waiting and self._now() - self._waiting[0][0] > self._queue_seconds:
+            _, _, answered = self._waiting.popleft()
+            if not answered.done():
+                answered.set_exception(no_answer(self._queue_seconds, is_certain=True))
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._call = None

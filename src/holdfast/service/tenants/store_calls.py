@@ -65,14 +65,11 @@ class StoreCalls:
             async with asyncio.timeout(self.seconds):
                 return await asyncio.shield(answered)
         except TimeoutError:
-            if not called.cancel():  # it has begun
-                answered.add_done_callback(lambda late: self._answered_late(late, on_late))
-            raise no_answer(self.seconds) from None
-        except asyncio.CancelledError:
-            called.cancel()
-            raise
+            raise no_answer(self.seconds, is_certain=called.cancel()) from None
         finally:
             self._running -= 1
+            if not called.cancel() and not answered.done():  # it has begun, and nobody waits for it any more
+                answered.add_done_callback(lambda late: self._answered_late(late, on_late))
 
     def _answered_late(self, answered: asyncio.Future[T], on_late: Callable[[T], Awaitable[None]] | None) -> None:
         if not answered.cancelled() and answered.exception() is None and on_late is not None:
@@ -86,7 +83,9 @@ class StoreCalls:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-def no_answer(seconds: float) -> Problem:
-    """Return the problem of a call that has waited for so long."""
-    detail = f"the store has not answered within {seconds:g} s; the call may still be carried out"
-    return Problem(Code.STORE_UNAVAILABLE, detail, retry_after=OUTAGE_SECONDS)
+def no_answer(seconds: float, *, is_certain: bool) -> Problem:
+    """Return the problem of a call that has waited for so long; ``is_certain``: nothing was or will be changed."""
+    detail = f"the store has not answered within {seconds:g} s"
+    if is_certain:
+        return Problem(Code.STORE_BUSY, f"{detail}; nothing was changed", retry_after=OUTAGE_SECONDS)
+    return Problem(Code.STORE_UNAVAILABLE, f"{detail}; the call may still be carried out", retry_after=OUTAGE_SECONDS)

@@ -144,7 +144,7 @@ class Tenant:
             async with asyncio.timeout(seconds), self._result_reads:
                 return await self.calls.settle(_read_result, self.store, task_id, has_artifacts=has_artifacts)
         except TimeoutError:
-            raise no_answer(seconds) from None
+            raise no_answer(seconds, is_certain=True) from None
 
     # Workers ----------------------------------------------------------------------------------------------------
 
