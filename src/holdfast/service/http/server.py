@@ -22,6 +22,7 @@ from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
 from holdfast.service.http.app import SPARE, App
 from holdfast.service.http.file_limit import fit_connections
+from holdfast.service.http.joined_writes import JoinedWrites
 from holdfast.service.http.request_head import is_odd
 from holdfast.service.limits import MIN_BYTES_PER_SECOND
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem
@@ -180,7 +181,7 @@ class _LimitedProtocol(H11Protocol):
     _write_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as H11Protocol
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         self.conn = _StrictConnection(h11.SERVER, MAX_HEADER_BYTES)
         if len(self.connections) > self.max_connections + SPARE_CONNECTIONS:
             transport.abort()
