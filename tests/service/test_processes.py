@@ -17,6 +17,9 @@ import httpx
 import pytest
 
 from holdfast import connect
+from holdfast.artifacts.collector import ArtifactCollector
+from holdfast.artifacts.folder import BlobFolder
+from holdfast.clock import HOUR, ManualClock, SystemClock
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
@@ -154,3 +157,7 @@ def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_p
         body = {"leaseToken": claim["leaseToken"], "status": "COMPLETED", "artifacts": ["a"]}
         assert second.post(f"/tasks/{claim['task']['id']}/result", body).status_code == 200
         assert second.client.get(path).content == b"whole"
+    later = ManualClock(SystemClock().now() + HOUR)
+    with connect(url) as store:
+        ArtifactCollector(store, BlobFolder(folder), space="main", clock=later).step()
+    assert [file.read_bytes() for file in files()] == [b"whole"]
