@@ -1,7 +1,9 @@
 """The sources: jobs and the ledger as frames, and the ledger as a stream."""
 
 import json
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +20,7 @@ from holdfast.errors import HoldfastError, LedgerTrimmed
 from holdfast.model.job import State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack, Fail
-from holdfast.spark import session
+from holdfast.spark import session, sync
 from holdfast.spark.datasource import jobs_table, ledger_table
 from holdfast.spark.datasource.format import HoldfastSource
 from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
@@ -71,6 +73,17 @@ def test_jobs_in_all_states_are_read_with_their_columns(spark, store, url):
         *(job.id, {"a": 1}, {"k": 1}, "n"),
     )
     assert row["run_at"].replace(tzinfo=UTC) == datetime.fromtimestamp(job.run_at / 1e6, UTC)
+
+
+@pytest.mark.parametrize("damage", ["meta = x'fffe'", "name = CAST(x'ff41' AS text)", f"attempts = {2**63 - 1}"])
+def test_a_row_that_cannot_be_read_stops_neither_a_read_nor_a_sync(spark, store, url, tmp_path, damage):
+    Client(store).enqueue([JobRequest(type="t", payload=number, queue="q") for number in range(3)])
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute(f"UPDATE holdfast_jobs SET {damage} WHERE seq = (SELECT min(seq) FROM holdfast_jobs)")
+    assert [row["state"] for row in read(spark, url).collect()] == ["ready"] * 3
+    store.settle([Ack(each.lease) for each in store.reserve(["q"], limit=10, lease_for=MINUTE)])
+    assert sorted(row["state"] for row in read(spark, url).collect()) == ["dead", "done", "done"]
+    assert sync(store, str(tmp_path / "history"), spark=spark).rows == 3
 
 
 @pytest.fixture(params=["true", "false"])
