@@ -67,8 +67,7 @@ async def run_verb(call: Call, group: Group) -> bytes:
 async def _decode(call: Call, verb: Verb) -> Arguments:
     try:
         if len(call.body) > LARGE_BODY_BYTES:
-            async with call.service.large_bodies.turn():
-                return await call.service.calls.compute(verb.decode_arguments, call.body)
+            return await call.service.calls.parse(verb.decode_arguments, call.body)
         return verb.decode_arguments(call.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Problem(Code.INVALID_REQUEST, f"wanted the arguments of {verb.name}: {error}") from error

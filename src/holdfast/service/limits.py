@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.clock import monotonic
@@ -16,7 +16,7 @@ MIN_BYTES_PER_SECOND = (
 )  # of an upload, and of a client that reads: a slower one would hold its place for too long
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
 MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
-LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; of larger ones see LargeBodies
+LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; of larger ones see StoreCalls.parse
 WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -90,29 +90,6 @@ def _too_large(most: int) -> Problem:
     if most == 0:
         return Problem(Code.INVALID_REQUEST, "wanted no body", headers=CLOSE)
     return Problem(Code.BODY_TOO_LARGE, f"wanted at most {most} bytes", headers=CLOSE)
-
-
-class LargeBodies:
-    """Lets large bodies be parsed one at a time, each after a rest as long as the one before it has taken.
-
-    Parsing holds the interpreter, in a thread, too: all other requests wait. With the rests they have half of the time.
-    """
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._rests_until = 0.0
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for the turn to parse one body."""
-        async with self._lock:
-            await asyncio.sleep(max(0.0, self._rests_until - monotonic()))
-            began = monotonic()
-            try:
-                yield
-            finally:
-                ended = monotonic()
-                self._rests_until = ended + (ended - began)
 
 
 class RequestCount:

@@ -20,7 +20,7 @@ from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.call_answers import CallAnswers
 from holdfast.service.event_stream import EventStreams
-from holdfast.service.limits import LargeBodies, RequestCount
+from holdfast.service.limits import RequestCount
 from holdfast.service.metrics import HttpMetrics
 from holdfast.service.rate_budget import RateBudgets
 from holdfast.service.rate_limit import RateLimit
@@ -68,7 +68,6 @@ class Service:
             on_failure=self.metrics.count_token_failure,
         )
         self.requests = RequestCount(settings.serve.max_requests)
-        self.large_bodies = LargeBodies()
         self.rate_limit = _open_rate_limit(store, settings.serve.rate, self.calls)
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"

@@ -240,8 +240,7 @@ class Endpoint:
         if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted Content-Type: application/json, not compressed")
         if len(data) > LARGE_BODY_BYTES:
-            async with self._service.large_bodies.turn():
-                return await self._service.calls.compute(json_body.read_large_body, data, operation.body)
+            return await self._service.calls.parse(json_body.read_large_body, data, operation.body)
         return json_body.read_body(data, operation.body)
 
 

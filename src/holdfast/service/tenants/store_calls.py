@@ -9,10 +9,12 @@ A call that has no answer after some seconds ends with 503. It may still be carr
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from holdfast.clock import monotonic
 from holdfast.service.problems import BUSY_SECONDS, OUTAGE_SECONDS, Code, Problem
 
 P = ParamSpec("P")
@@ -33,6 +35,8 @@ class StoreCalls:
         self.watchers = ThreadPoolExecutor(WATCH_THREADS, thread_name_prefix="holdfast-wait")
         self.rates = ThreadPoolExecutor(RATE_THREADS, thread_name_prefix="holdfast-rate")
         self.background = ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="holdfast-background")
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="holdfast-parse")
+        self._rests_until = 0.0
         self.seconds = seconds
         self.queue_seconds = queue_seconds
         self._most = threads * (1 + WAITING_PER_THREAD)
@@ -47,9 +51,22 @@ class StoreCalls:
         """Call a function that ends or extends leases: refused later than new work."""
         return await self._run(2 * self._most, lambda: function(*args, **kwargs))
 
-    async def compute(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that would hold up the event loop."""
-        return await self._run(self._most, lambda: function(*args, **kwargs))
+    async def parse(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that parses a large body: one at a time, after a rest as long as the one before has taken.
+
+        Parsing holds the interpreter, in a thread, too: with the rests, other requests have half of the time.
+        """
+        return await asyncio.get_running_loop().run_in_executor(
+            self._parser, self._parse, lambda: function(*args, **kwargs)
+        )
+
+    def _parse(self, call: Callable[[], T]) -> T:
+        time.sleep(max(0.0, self._rests_until - monotonic()))
+        began = monotonic()
+        try:
+            return call()
+        finally:
+            self._rests_until = 2 * monotonic() - began
 
     async def reserve(self, function: Callable[[], T], on_late: Callable[[T], Awaitable[None]]) -> T:
         """Call a function that reserves. ``on_late`` gets an answer that comes when nobody waits for it any more."""
@@ -79,7 +96,7 @@ class StoreCalls:
 
     def close(self) -> None:
         """End the threads once their calls have returned."""
-        for executor in (self._executor, self.watchers, self.rates, self.background):
+        for executor in (self._executor, self.watchers, self.rates, self.background, self._parser):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
