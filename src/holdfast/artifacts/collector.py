@@ -60,7 +60,7 @@ class ArtifactCollector:
         return bool(self._after)
 
     def _look_at(self, entry: Entry) -> bool:
-        """Remove or clean what a manifest names, if it is time; return whether the manifest was removed."""
+        """Remove what a manifest names if its task is gone; return whether it was removed."""
         manifest = read_manifest(entry)
         assert manifest is not None
         now = self._clock.now()
