@@ -68,6 +68,11 @@ FIELDS = {
     "space": "the space of the call, or of the callback",
     "target": "the queue or the tasks that were changed",
     "status": "the status of the answer",
+    "connections": "connections that the limit of open files allows",
+    "wanted": "connections that the settings want",
+    "refused": "tokens that were refused for this reason so far",
+    "setting": "the setting that names the issuer",
+    "subscription": "the id of the subscription",
 }
 
 
