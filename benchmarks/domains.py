@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks import domain_calls, domain_history
+from benchmarks import domain_history
 from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.holdfast_process import LastAck
 from benchmarks.jobs import FILL_BATCH, QUEUE, TYPE, fill, make_records
@@ -49,7 +49,6 @@ def _measure(store: str, make_url: MakeUrl, jobs: int) -> Iterator[Comparison]:
     yield _compare_failing_domain(store, make_url, jobs // SHARE)
     yield _compare_beside_domains(store, make_url, jobs // SHARE)
     yield from domain_history.measure(store, make_url, jobs)
-    yield from domain_calls.measure(store, make_url)
 
 
 def _compare_domains(store: str, make_url: MakeUrl, jobs: int) -> Iterator[Comparison]:

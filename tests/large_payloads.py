@@ -83,14 +83,11 @@ def walk_through_verbs(store: Store, check: Callable[[], None]) -> None:
     store.enqueue([jobs["f"], jobs["g"]], now=NOW)
     again = store.enqueue([large_job("h", domain="d", offset=0, payload=jobs["f"].payload)], now=NOW)
     assert [(one.id, one.conflict) for one in again] == [("f", False)]
-    if hasattr(store, "settle_and_reserve"):
-        held = reserve(2)
-        verify("e", "f", "g")
-        _, following = store.settle_and_reserve(
-            [Ack(held["f"])], follow={"f"}, queues=["q"], lease_for=HOUR, worker="", now=NOW
-        )
-        assert [one.job.payload for one in following] == [jobs["g"].payload]
-        verify("e", "f", "g")
+    held = reserve(2)
+    verify("e", "f", "g")
+    assert store.settle([Ack(held["f"])], now=NOW) == [None]
+    assert list(reserve()) == ["g"]
+    verify("e", "f", "g")
     if hasattr(store, "enqueue_leased"):
         _, leased = store.enqueue_leased([jobs["h"]], lease_for=HOUR, now=NOW)
         assert [one.job.payload for one in leased] == [jobs["h"].payload]

@@ -16,7 +16,7 @@ DECLINED_METHODS = {
     (Feature.LIMITS,): ("configure",),
     (Feature.SPACES,): ("space",),
     # ``Validation`` declines these
-    (Feature.KEY_LIMITS, Feature.OFFSETS, Feature.HALT, Feature.GAPS, Feature.SETTLE_AND_RESERVE): (),
+    (Feature.KEY_LIMITS, Feature.OFFSETS, Feature.HALT, Feature.GAPS): (),
 }
 
 

@@ -13,7 +13,6 @@ import psycopg
 import holdfast
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Change, DomainStatus, ResumeAction, Store
-from holdfast.drivers.optional import SettleAndReserve
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
@@ -62,7 +61,7 @@ class _Worker:
         if self._keyed:
             verbs += [self._configure, self._report_outage, self._check_limit]
         if self._ordered:
-            verbs += [self._resume] * 3 + [self._settle_and_reserve] * 3 + [self._configure_gaps, self._report_outage]
+            verbs += [self._resume] * 3 + [self._configure_gaps, self._report_outage]
         with holdfast.connect(f"{self._url}?connections=1&listen=off&patience=60") as store:
             for _ in range(steps):
                 self._random.choice(verbs)(store)
@@ -119,16 +118,6 @@ class _Worker:
             settlements += [self._random.choice(choices)] * self._random.choice((1, 1, 1, 2))
         self._random.shuffle(settlements)
         store.settle(settlements)
-
-    def _settle_and_reserve(self, store: Store) -> None:
-        assert isinstance(store, SettleAndReserve)
-        choices = ((Ack(lease), Retry(lease), Fail(lease, reason="stress")) for lease in self._take_leases())
-        settlements: list[Settlement] = [self._random.choice(some) for some in choices]
-        follow = [one.lease.job_id for one in settlements]
-        _, held = store.settle_and_reserve(
-            settlements, follow=follow, queues=QUEUES, lease_for=LEASE, worker=self._name
-        )
-        self._leases += [one.lease for one in held]
 
     def _resume(self, store: Store) -> None:
         queue, domain = self._random.choice(QUEUES), self._random.choice(DOMAINS)

@@ -74,7 +74,6 @@ def call_all(session, lease):
     """Return the pages of each call; every call is rolled back."""
     lease = lease or holdfast.driver.Lease(job_id="nobody", token="1.0", fence=1, expires_at=1)
     queues, random_bytes = pack_texts(["q"]), b"\0" * 160
-    acks, follow = pack_settlements([Ack(lease)], []), pack_texts([lease.job_id])
     new = [_record(number) for number in range(5)]
     known = [_record(number, offset=10 * (RANGES + number) + 10) for number in range(5)]
     past = [_record(number, offset=10 * number + 10) for number in range(5)]
@@ -84,20 +83,6 @@ def call_all(session, lease):
         ("reserve", "reserve", NOW, queues, None, 10, MINUTE, "w", random_bytes, None, "share", True),
         ("ack", "ack", NOW, *pack_acks([Ack(lease)])),
         ("retry", "settle", NOW, *pack_settlements([Retry(lease)], [])),
-        (
-            "settle_and_reserve",
-            "settle_and_reserve",
-            NOW,
-            *acks,
-            follow,
-            queues,
-            None,
-            MINUTE,
-            "w",
-            random_bytes,
-            None,
-            "share",
-        ),
         ("cancel", "cancel", NOW, pack_texts(["big-1", "big-2", "big-9", "one-3"])),
         ("next_due", "next_due", queues, NOW),
         ("enqueue", "enqueue", NOW, None, True, 1, *pack_jobs(new)),
@@ -124,7 +109,6 @@ def test_a_call_reads_a_few_rows_of_each_domain_and_none_of_the_others(session):
     assert [(row[1], row[3]) for row in rows["enqueue of ended offsets"]] == [
         (f"ended-{5 * number + 5}", True) for number in range(5)
     ]
-    assert [row[8] is not None for row in rows["settle_and_reserve"]] == [True]
     assert len(rows["reserve"]) == 10
     assert {verb: count for verb, count in pages.items() if count > MAX_PAGES + 600} == {}
     used = set(re.findall(r"Scan (?:Backward )?using (\w+) on", explained.all_plans))

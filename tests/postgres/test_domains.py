@@ -140,21 +140,13 @@ def test_a_domain_goes_on_although_its_next_job_is_locked(impatient, other, job)
     assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [following.id]
 
 
-@pytest.mark.parametrize("follows", [False, True], ids=["ack", "settle and reserve"])
-def test_only_the_domain_whose_next_job_is_locked_waits_after_an_ack(impatient, other, job, follows):
+def test_only_the_domain_whose_next_job_is_locked_waits_after_an_ack(impatient, other, job):
     jobs = [job(domain=domain, offset=offset) for offset in (0, 1) for domain in ("a", "b")]
     impatient.enqueue(jobs, now=NOW)
     held = impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
     assert other.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [jobs[2].id]).rowcount == 1
-    acks = [Ack(one.lease) for one in held]
-    if follows:
-        names = [one.job.id for one in held]
-        answers, reserved = impatient.settle_and_reserve(acks, follow=names, queues=["q"], lease_for=LEASE, now=NOW)
-    else:
-        answers = impatient.settle(acks, now=NOW)
-        reserved = impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
-    assert answers == [None, None]
-    assert [one.job.id for one in reserved] == [jobs[3].id]
+    assert impatient.settle([Ack(one.lease) for one in held], now=NOW) == [None, None]
+    assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [jobs[3].id]
     other.rollback()
     assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [jobs[2].id]
 

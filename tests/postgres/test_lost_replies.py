@@ -181,23 +181,6 @@ def test_a_job_whose_cancel_was_requested_under_a_lost_lease_is_cancelled(proxie
     store.close()
 
 
-def test_the_settlements_of_a_lost_settle_and_reserve_can_be_repeated_and_its_leases_are_released(proxied, job):
-    _, through, proxy = proxied
-    store = holdfast.connect(through, caller_clock=True)
-    following = job(domain="d", max_attempts=1)
-    store.enqueue([job(domain="d"), following], now=NOW)
-    [held] = store.reserve(["q"], limit=1, lease_for=10, worker="w", now=NOW)
-    acks, options = [Ack(held.lease)], {"queues": ["q"], "lease_for": 10, "worker": "w", "now": NOW}
-    proxy.lose_next()
-    with pytest.raises(StoreUnavailable):
-        store.settle_and_reserve(acks, follow=[held.job.id], **options)
-    assert store.get(following.id).state is State.INFLIGHT
-    assert store.settle_and_reserve(acks, follow=[held.job.id], **options) == ([None], [])
-    assert (store.get(following.id).state, store.get(following.id).attempts) == (State.READY, 0)
-    assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=10, now=NOW)] == [following.id]
-    store.close()
-
-
 def test_only_the_leases_of_the_lost_answer_are_released(proxied, job):
     _, through, proxy = proxied
     store = holdfast.connect(through, caller_clock=True)

@@ -176,10 +176,6 @@ def count_pages(
         _, pages["ack_with_writes", k] = explained.call("ack_with_writes", "main", NOW, *acks)
         ids = ids_of(settlements)
         tokens = pack_texts([one.lease.token for one in settlements])
-        followed = (*pack_settlements(settlements, []), ids_of(settlements), queues, types, MINUTE, "w", b"\0" * 16 * k)
-        _, pages["settle_and_reserve", k] = explained.call(
-            "settle_and_reserve", "main", NOW, *followed, None, Isolation.SHARE.value
-        )
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)
         _, pages["cancel", k] = explained.call("cancel", "main", NOW, ids)
         later = NOW + 2 * MINUTE

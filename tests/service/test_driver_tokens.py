@@ -13,7 +13,7 @@ from holdfast.drivers.contract import Change, QueueSettings, ResumeAction, Store
 from holdfast.drivers.http.service_calls import ServiceCalls
 from holdfast.drivers.http.token import TokenSource
 from holdfast.drivers.http.url import read_address
-from holdfast.drivers.optional import Diagnosis, SettleAndReserve, SpaceAdmin
+from holdfast.drivers.optional import Diagnosis, SpaceAdmin
 from holdfast.drivers.remote.arguments import JobArguments
 from holdfast.drivers.remote.verbs import VERBS
 from holdfast.errors import ConnectError, InvalidInput, StoreUnavailable, Unsupported
@@ -95,7 +95,6 @@ def test_another_space_needs_the_role_admin(guarded, open_as):
     store = open_as("driver")
     assert not store.capabilities.has(Feature.SPACES)
     assert not isinstance(store, SpaceAdmin | Diagnosis)
-    assert isinstance(store, SettleAndReserve)
     with pytest.raises(Unsupported, match="the token is for one space"):
         store.space("main")
     forged = ServiceCalls(read_address(urlsplit(guarded.url)), TokenSource(None))
@@ -164,7 +163,6 @@ def test_queues_of_the_service_are_refused(open_as):
         lambda: store.enqueue_leased([job(5, queue=queue)], lease_for=LEASE),
         lambda: store.enqueue(JobBatch(job(5, queue=queue), ["j5"], [b"1"])),
         lambda: store.reserve(["q", queue], limit=1, lease_for=LEASE),
-        lambda: store.settle_and_reserve([], follow=[], queues=[queue], lease_for=LEASE),
         lambda: store.configure(queue, QueueSettings(max_inflight=1), only=["max_inflight"]),
     ):
         with pytest.raises(Unsupported, match=r"the queue holdfast\.webhooks belongs to the service"):

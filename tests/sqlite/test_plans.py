@@ -59,7 +59,6 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "domains/find_halts": {"PRIMARY KEY"},
     "domains/has_open": {"holdfast_jobs_domain"},
     "requeue/find_taken": {"holdfast_jobs_domain"},
-    "reserve/due_of_domains": {"holdfast_jobs_turn"},
     "wait/first_gap": {"holdfast_domains_arrived", "holdfast_domains_waiting"},
     "cancel/is_requested": {"holdfast_jobs_id"},
     "ended/delete_payloads": {"INTEGER PRIMARY KEY"},

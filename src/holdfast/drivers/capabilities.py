@@ -29,7 +29,6 @@ class Feature(StrEnum):
     OFFSETS = "domains in order of explicit offsets"
     HALT = "halting a domain on exhaustion"
     GAPS = "domains that wait for missing offsets"
-    SETTLE_AND_RESERVE = "settling jobs and reserving the next of their domains in one call"
     LIMITS = "pause, concurrency and rate limits"
     KEY_LIMITS = "limits by a key of the job"
     IDEMPOTENCY = "idempotency keys"

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.drivers.contract import Page, QueueCounts
-from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
-from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.ledger import LedgerRow
-from holdfast.model.settlement import Settlement
 
 __all__ = [
     "AuditScan",
@@ -32,7 +29,6 @@ __all__ = [
     "LedgerDiagnosis",
     "LedgerScan",
     "NamedSpace",
-    "SettleAndReserve",
     "SpaceAdmin",
     "SpaceRemoval",
     "WebhookScan",
@@ -114,37 +110,6 @@ class LeasedEnqueue(Protocol):
         them existed, has a domain, a ``run_at``, a ``limit_key`` or only one attempt, or is in a queue with a pause or
         a limit, or if the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after
         ``enqueue``.
-        """
-        ...
-
-
-@runtime_checkable
-class SettleAndReserve(Protocol):
-    """Optional: settle jobs and lease the next jobs of their domains in one transaction."""
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        now: int | None = None,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """Settle as ``settle`` does, then lease the next job of the domain of each job in ``follow`` that has ended.
-
-        Returns the answers of ``settle`` and the reservations, in the order of the settlements. ``queues`` and
-        ``types`` are those that the caller reserves from. The next job is leased only if ``reserve`` could return it,
-        within the pauses and limits of its queue, type and key, and if no due job of a higher priority is in these
-        queues and types whose pauses and limits allow it. An isolated job is leased only with ``Isolation.SHARE``. At
-        ``max_bytes`` no more jobs are leased, as in ``reserve``.
-
-        No job is leased for a settlement that was refused or repeated, or that did not end its job, nor in a domain
-        that is halted or waits. Jobs that are not leased are ready, as after ``settle``.
         """
         ...
 

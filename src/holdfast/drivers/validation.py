@@ -202,26 +202,6 @@ class Validation:
             if type_ is not None:
                 raise InvalidInput("key_max_inflight and key_rate", wanted="limits of a queue", got=f"the type {type_}")
 
-    def check_settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str,
-        types: Collection[str] | None,
-        max_bytes: int | None,
-        isolation: Isolation,
-    ) -> list[str]:
-        """Return the queues, each once."""
-        self.require(Feature.SETTLE_AND_RESERVE)
-        self.check_settle(settlements)
-        self.check_ids(follow)
-        return self.check_reserve(
-            queues, 1, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=False
-        )
-
     def check_domains(
         self, queue: str | None, status: DomainStatus | None, name: str | None, limit: int, after: str | None
     ) -> tuple[str, str] | None:

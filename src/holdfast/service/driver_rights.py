@@ -77,7 +77,7 @@ def _queues_of(arguments: Arguments) -> Iterable[str]:
     match arguments:
         case messages.EnqueueArguments(jobs=jobs) | messages.EnqueueLeasedArguments(jobs=jobs):
             return names_of_jobs(jobs, "queue")
-        case messages.ReserveArguments(queues=queues) | messages.SettleAndReserveArguments(queues=queues):
+        case messages.ReserveArguments(queues=queues):
             return queues
         case messages.WaitArguments(queues=queues) | messages.AnyOpenArguments(queues=queues):
             return queues
@@ -110,7 +110,7 @@ def _limit_types(principal: Principal, arguments: Arguments) -> Arguments:
     if principal.event_types is None:
         return arguments
     match arguments:
-        case messages.ReserveArguments() | messages.SettleAndReserveArguments():
+        case messages.ReserveArguments():
             types = principal.claimable(arguments.types)
             if not types:
                 raise _forbidden("the token allows none of these types")

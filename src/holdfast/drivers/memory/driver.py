@@ -26,7 +26,6 @@ from holdfast.drivers.contract import (
 from holdfast.drivers.memory import admin, reserve, spaces
 from holdfast.drivers.memory.domain_list import list_domains
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one, replace_dead
-from holdfast.drivers.memory.follow import settle_and_reserve
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.optional import SpaceRemoval
@@ -215,47 +214,6 @@ class MemoryDriver:
             space, at = self._open(now)
             answers = [settle_one(space, settlement, at) for settlement in settlements]
             space.update_waits(at)
-            self._wake_waiters()
-            return answers
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        now: int | None = None,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """See ``SettleAndReserve.settle_and_reserve``."""
-        names = self._validation.check_settle_and_reserve(
-            settlements,
-            follow=follow,
-            queues=queues,
-            lease_for=lease_for,
-            worker=worker,
-            types=types,
-            max_bytes=max_bytes,
-            isolation=isolation,
-        )
-        with self._lock:
-            space, at = self._open(now)
-            answers = settle_and_reserve(
-                space,
-                settlements,
-                follow=frozenset(follow),
-                queues=names,
-                lease_for=lease_for,
-                worker=worker,
-                types=types,
-                max_bytes=max_bytes,
-                isolation=isolation,
-                now=at,
-            )
             self._wake_waiters()
             return answers
 

@@ -10,7 +10,7 @@ from holdfast.drivers.memory.settle import end_leases
 from holdfast.drivers.memory.space import Position, Space
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation, make_tokens, token_bytes
-from holdfast.model.order import Capacity, KeyCapacity, pick
+from holdfast.model.order import KeyCapacity, pick
 
 
 def reserve(
@@ -61,16 +61,11 @@ def pick_rows(
         keys=keys,
         key_of=lambda position: space.rows[position[2]].job.limit_key,
     )
-    store_usage(space, capacity, keys, now)
-    return [space.rows[job_id] for _, (_, _, job_id) in picked]
-
-
-def store_usage(space: Space, capacity: Capacity, keys: KeyCapacity | None, now: int) -> None:
-    """Store what is left of the rates after jobs were taken."""
     for key, limits in capacity.limits.items():
         space.buckets[key] = limits.bucket_after(now)
     if keys is not None:
         space.store_buckets(keys, now)
+    return [space.rows[job_id] for _, (_, _, job_id) in picked]
 
 
 def is_prefetched(rows: Sequence[Row], isolation: Isolation, *, prefetch: bool) -> bool:

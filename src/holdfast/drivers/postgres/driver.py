@@ -33,7 +33,6 @@ from holdfast.drivers.postgres import (
     registry,
     reserve,
     settle,
-    settle_and_reserve,
     spaces,
 )
 from holdfast.drivers.postgres.admin import TableHealth
@@ -261,52 +260,6 @@ class PostgresDriver:
             self._database.pool.check_open()
             return []
         return settle.settle(self._database, settlements, caller_now)
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        now: int | None = None,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """See ``SettleAndReserve``."""
-        names = self._validation.check_settle_and_reserve(
-            settlements,
-            follow=follow,
-            queues=queues,
-            lease_for=lease_for,
-            worker=worker,
-            types=types,
-            max_bytes=max_bytes,
-            isolation=isolation,
-        )
-        caller_now = self._validation.caller_now(now)
-        if not settlements:
-            self._database.pool.check_open()
-            return [], []
-        answers, reserved = settle_and_reserve.settle_and_reserve(
-            self._database,
-            self._lost_answers,
-            self._expired,
-            settlements,
-            caller_now,
-            follow=follow,
-            queues=names,
-            lease_for=lease_for,
-            worker=worker,
-            types=types,
-            max_bytes=max_bytes,
-            isolation=isolation,
-        )
-        if reserved:
-            self._waiter.note_reservation()
-        return answers, reserved
 
     def reap(
         self,

@@ -102,18 +102,6 @@ class SettleArguments(Timed, kw_only=True):
         return {**super().for_call(), "settlements": [one.settlement for one in self.settlements]}
 
 
-class SettleAndReserveArguments(SettleArguments, kw_only=True):
-    """See ``SettleAndReserve.settle_and_reserve``."""
-
-    follow: list[str]
-    queues: list[str]
-    lease_for: int
-    worker: str = ""
-    types: list[str] | None = None
-    max_bytes: int | None = None
-    isolation: Isolation = Isolation.SHARE
-
-
 class ReapArguments(Timed, kw_only=True):
     """See ``Driver.reap``."""
 

@@ -16,7 +16,6 @@ from holdfast.drivers.optional import (
     LeasedEnqueue,
     LedgerDiagnosis,
     LedgerScan,
-    SettleAndReserve,
     SpaceAdmin,
     WebhookScan,
 )
@@ -37,7 +36,6 @@ OPTIONAL: tuple[type, ...] = (
     LeasedEnqueue,
     LedgerDiagnosis,
     LedgerScan,
-    SettleAndReserve,
     SpaceAdmin,
     WebhookScan,
 )

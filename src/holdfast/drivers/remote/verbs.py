@@ -107,10 +107,6 @@ _ENQUEUE_LEASED = (
     lambda answer: (answer[0], pack_reservations(answer[1])),
     lambda answer: (answer[0], read_reservations(answer[1])),
 )
-_SETTLE_AND_RESERVE = (
-    lambda answer: (pack_refusals(answer[0]), pack_reservations(answer[1])),
-    lambda answer: (read_refusals(answer[0]), read_reservations(answer[1])),
-)
 
 
 def _pack_page(page: Page[JobRecord]) -> Page[JobRow]:
@@ -153,14 +149,6 @@ _VERBS = (
         group=Group.LEASES,
         pack=pack_refusals,
         read=read_refusals,
-    ),
-    Verb(
-        name="settle_and_reserve",
-        arguments=messages.SettleAndReserveArguments,
-        answer=tuple[list[RefusalMessage | None], list[ReservationRow]],
-        group=Group.LEASES,
-        pack=_SETTLE_AND_RESERVE[0],
-        read=_SETTLE_AND_RESERVE[1],
     ),
     Verb(name="reap", arguments=messages.ReapArguments, answer=int),
     Verb(

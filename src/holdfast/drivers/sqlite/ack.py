@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import offsets, registry
-from holdfast.drivers.sqlite.domains import Place, assign_turns
+from holdfast.drivers.sqlite.domains import assign_turns
 from holdfast.drivers.sqlite.limit_keys import wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.registry import Change
@@ -21,14 +21,11 @@ FIELD_BYTES = 64  # width of a field in the blobs that ``ack/insert_valid.sql`` 
 _EMPTY_FIELD = " " * FIELD_BYTES
 
 
-def settle_valid_acks(
-    tx: Transaction, settlements: Sequence[Settlement], written: int, ended: dict[str, Place] | None
-) -> list[int]:
+def settle_valid_acks(tx: Transaction, settlements: Sequence[Settlement], written: int) -> list[int]:
     """End the leases of valid acks and return the items that are left, counted from 1.
 
-    ``written`` is the last number of the ledger. ``ended``, if given, gets the domains of the jobs, by job id. A batch
-    with two settlements for one job is left as a whole, because the order of its items matters. So are all acks with
-    writes if two of them write one entry.
+    ``written`` is the last number of the ledger. A batch with two settlements for one job is left as a whole, because
+    the order of its items matters. So are all acks with writes if two of them write one entry.
     """
     items = list(range(1, len(settlements) + 1))
     if len({settlement.lease.job_id for settlement in settlements}) < len(items):
@@ -55,12 +52,12 @@ def settle_valid_acks(
     tx.run("ack/insert_ledger", parameters)
     tx.run("ack/insert_ended", parameters)
     tx.run("ack/delete_jobs")
-    _let_followers_run(tx, settlements, ended)
+    _let_followers_run(tx)
     tx.run("ack/clear")
     return left
 
 
-def _let_followers_run(tx: Transaction, settlements: Sequence[Settlement], ended: dict[str, Place] | None) -> None:
+def _let_followers_run(tx: Transaction) -> None:
     """Pass on the turns of the domains and the places of the limit keys of the acked jobs.
 
     Domains that neither wait nor are halted never leave SQLite: that halves the time of this step.
@@ -68,14 +65,11 @@ def _let_followers_run(tx: Transaction, settlements: Sequence[Settlement], ended
     domains, offset_count, keys = tx.run("ack/count_followers").fetchone()
     if domains:
         if offset_count and tx.run("ack/end_offsets", {"space": tx.space}).rowcount < offset_count:
-            offsets.end(tx, [(queue, domain, offset) for _, queue, domain, offset in tx.run("ack/domains")])
+            offsets.end(tx, tx.run("ack/domains"))
         if tx.run("ack/any_special_domain", {"space": tx.space}).fetchone()[0]:
-            assign_turns(tx, [(queue, domain) for _, queue, domain, _ in tx.run("ack/domains")])
+            assign_turns(tx, [(queue, domain) for queue, domain, _ in tx.run("ack/domains")])
         else:
             tx.run("ack/give_turns", {"space": tx.space})
-        if ended is not None:
-            for item, queue, domain, _ in tx.run("ack/domains"):
-                ended[settlements[item - 1].lease.job_id] = (queue, domain)
     if keys:
         wake(tx, tx.run("ack/limit_keys"))
 

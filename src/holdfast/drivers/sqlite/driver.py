@@ -40,7 +40,6 @@ from holdfast.drivers.sqlite import (
 )
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
-from holdfast.drivers.sqlite.settle_and_reserve import settle_and_reserve
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
@@ -237,45 +236,6 @@ class SqliteDriver:
         """See ``Driver.settle``."""
         self._validation.check_settle(settlements)
         return self._write(lambda tx: settle.settle(tx, settlements), now)
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        now: int | None = None,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """See ``SettleAndReserve.settle_and_reserve``."""
-        names = self._validation.check_settle_and_reserve(
-            settlements,
-            follow=follow,
-            queues=queues,
-            lease_for=lease_for,
-            worker=worker,
-            types=types,
-            max_bytes=max_bytes,
-            isolation=isolation,
-        )
-        return self._write_remembered(
-            lambda tx: settle_and_reserve(
-                tx,
-                settlements,
-                follow=frozenset(follow),
-                queues=names,
-                lease_for=lease_for,
-                worker=worker,
-                types=types,
-                max_bytes=max_bytes,
-                isolation=isolation,
-            ),
-            now,
-        )
 
     def reap(
         self,

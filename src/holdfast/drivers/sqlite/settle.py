@@ -13,7 +13,7 @@ from typing import NamedTuple
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import domains, offsets, registry
 from holdfast.drivers.sqlite.ack import settle_valid_acks
-from holdfast.drivers.sqlite.domains import Place, assign_turns
+from holdfast.drivers.sqlite.domains import assign_turns
 from holdfast.drivers.sqlite.limit_keys import hold, wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.unreadable import UnreadableJob, substitute_id
@@ -85,24 +85,13 @@ def extend(
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``."""
-    return settle_batch(tx, settlements, None)
-
-
-def settle_batch(
-    tx: Transaction, settlements: Sequence[Settlement], ended: dict[str, Place] | None
-) -> list[LeaseError | None]:
-    """Settle. ``ended``, if given, gets the domains of the jobs that have ended by that, by job id."""
     written = tx.ledger_end()
-    left = settle_valid_acks(tx, settlements, written, ended)
-    return _settle_items(tx, settlements, left, written, ended) if left else [None] * len(settlements)
+    left = settle_valid_acks(tx, settlements, written)
+    return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
 
 
 def _settle_items(
-    tx: Transaction,
-    settlements: Sequence[Settlement],
-    items: list[int],
-    written: int,
-    ended_domains: dict[str, Place] | None,
+    tx: Transaction, settlements: Sequence[Settlement], items: list[int], written: int
 ) -> list[LeaseError | None]:
     """Decide on these items in order, then apply the decisions; return the answers for the whole batch."""
     answers: list[LeaseError | None] = [None] * len(settlements)
@@ -125,12 +114,6 @@ def _settle_items(
             held_after = job.held._replace(state=decided.state, last_verb=settlement.verb, last_token=token)
             jobs[job_id] = job._replace(held=held_after)
     _apply_transitions(tx, ended, written)
-    if ended_domains is not None:
-        ended_domains.update(
-            (end.job.id, (end.job.queue, end.job.domain))
-            for end in ended
-            if end.transition.state.has_ended and end.job.domain is not None
-        )
     return answers
 
 

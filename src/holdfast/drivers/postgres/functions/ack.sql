@@ -1,5 +1,5 @@
 -- Acknowledge a batch of jobs, each named once, without registry writes: by far the most common settlement. The jobs
--- move to `ended` with one ledger row each. Return rows only for refused acks. _passes: false if the caller passes the turns.
+-- move to `ended` with one ledger row each. Return rows only for refused acks.
 --
 -- Locks: the rows of the jobs, sorted by id, then their domains. Index: the primary key of jobs.
 -- Shape: one statement, no transitions. The condition names the token and not the state: only a job in flight has a
@@ -7,8 +7,7 @@
 -- Ledger numbers are drawn before the delete, in batch order; sorting the deleted rows instead took longer. See
 -- README.md, Stable plans.
 CREATE OR REPLACE FUNCTION ack(
-  _space text, _caller_now bigint, _ids text[], _tokens text[], _started bigint[], _results bytea[], _details text[],
-  _passes boolean DEFAULT true
+  _space text, _caller_now bigint, _ids text[], _tokens text[], _started bigint[], _results bytea[], _details text[]
 ) RETURNS TABLE (item integer, code text, state text, expires_at bigint, now bigint, kind text, key text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -49,7 +48,7 @@ BEGIN
          array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL)
     INTO _ended, _queues, _domains, _offsets, _key_queues, _keys FROM removed AS r;
 
-  IF _passes AND _domains IS NOT NULL THEN
+  IF _domains IS NOT NULL THEN
     PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, NULL, true);
   END IF;
   IF _keys IS NOT NULL THEN

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from holdfast.drivers.contract import DomainInfo, QueueCounts, ResumeAction, Trimmed
 from holdfast.errors import LeaseError
@@ -17,7 +16,6 @@ from holdfast.model.settlement import Settlement
 from holdfast.testing.drivers.oracle import admin, domains
 from holdfast.testing.drivers.oracle.enqueue import enqueue_one, replace_dead
 from holdfast.testing.drivers.oracle.extend import extend_one
-from holdfast.testing.drivers.oracle.follow import lease_next
 from holdfast.testing.drivers.oracle.reap import reap, report_outage_of_one
 from holdfast.testing.drivers.oracle.registry import apply_change, find_entry, has_expected_version, write_all
 from holdfast.testing.drivers.oracle.reserve import reserve
@@ -92,26 +90,6 @@ class Oracle:
         answers = [settle_one(self.state, settlement, now) for settlement in settlements]
         domains.update_waits(self.state, now)
         return answers
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        leased: Sequence[str],
-        now: int,
-        **rules: Any,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """Settle, then lease the jobs that a driver has leased, if they may be."""
-        answers, ended = [], []
-        for settlement in settlements:
-            job = self.state.jobs.get(settlement.lease.job_id)
-            was_inflight = job is not None and job.state is State.INFLIGHT
-            answers.append(settle_one(self.state, settlement, now))
-            if job is not None and was_inflight and job.state.has_ended and job.record.id in follow and job.place:
-                ended.append(job.place)
-        domains.update_waits(self.state, now)
-        return answers, lease_next(self.state, ended, leased, now=now, **rules)
 
     def reap(
         self, queues: Sequence[str] | None = None, *, worker: str | None = None, limit: int = REAP_LIMIT, now: int

@@ -160,12 +160,7 @@ class Worker:
         batch = [make_settlement(environment, lease) for lease in settled]
         if rng.chance(0.05):
             batch.append(batch[0])
-        if environment.can_follow and rng.chance(0.3):
-            isolation = Isolation.SHARE if self.shares else Isolation.STOP
-            reservations = environment.settle_and_reserve(self.name, batch, self.queues, isolation)
-            self.leases += [reservation.lease for reservation in reservations]
-        else:
-            environment.settle(self.name, batch)
+        environment.settle(self.name, batch)
         if rng.chance(0.2):
             self.unanswered.append(batch)
         environment.lost_leases += settled

@@ -101,12 +101,6 @@ class LawChecker:
         An isolated job is alone in its answer, and its worker holds no lease (L7).
         """
         self.check_reap(rows, now, queues=queues)
-        self.check_leased(worker, reservations, now, isolation=isolation, prefetch=prefetch)
-
-    def check_leased(
-        self, worker: str, reservations: Sequence[Reservation], now: int, *, isolation: Isolation, prefetch: bool
-    ) -> None:
-        """See ``check_reserve``; no expired lease was ended."""
         highest_before = self.highest_fence
         for reservation in reservations:
             job, lease = reservation.job, reservation.lease

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.clock import DAY, MILLISECOND, MINUTE, SECOND, ManualClock
+from holdfast.clock import DAY, MINUTE, SECOND, ManualClock
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import ResumeAction, Store
-from holdfast.drivers.optional import SettleAndReserve
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
@@ -42,7 +41,6 @@ class Environment:
         self.now = self._start = self.clock.now()
         self.has_offsets = store.capabilities.has(Feature.OFFSETS)
         self.can_resume = store.capabilities.has(Feature.HALT)
-        self.can_follow = store.capabilities.has(Feature.SETTLE_AND_RESERVE)
         self._configure_domains()
 
     def pass_time(self) -> None:
@@ -129,27 +127,6 @@ class Environment:
         pairs = zip(settlements, answers, strict=True)
         self._log(worker, " ".join(f"{s.verb} #{s.lease.fence} {_answer_text(answer)}" for s, answer in pairs))
         self.checker.check_settle(settlements, answers, self._new_rows(), self.now)
-
-    def settle_and_reserve(
-        self, worker: str, settlements: Sequence[Settlement], queues: Sequence[str], isolation: Isolation
-    ) -> list[Reservation]:
-        """Settle a batch, and lease the next jobs of the domains."""
-        assert isinstance(self.store, SettleAndReserve)
-        answers, reservations = self.store.settle_and_reserve(
-            settlements,
-            follow={settlement.lease.job_id for settlement in settlements},
-            queues=queues,
-            lease_for=self.rng.between(MILLISECOND, 6 * SECOND),
-            worker=worker,
-            isolation=isolation,
-            now=self.now,
-        )
-        pairs = zip(settlements, answers, strict=True)
-        self._log(worker, " ".join(f"{s.verb} #{s.lease.fence} {_answer_text(answer)}" for s, answer in pairs))
-        self._log(worker, "follow " + " ".join(f"{r.job.id}#{r.lease.fence}/{r.job.attempts}" for r in reservations))
-        self.checker.check_settle(settlements, answers, self._new_rows(), self.now)
-        self.checker.check_leased(worker, reservations, self.now, isolation=isolation, prefetch=False)
-        return reservations
 
     def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None) -> None:
         """Reap expired leases, or the leases of a dead worker."""

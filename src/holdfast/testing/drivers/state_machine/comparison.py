@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import ResumeAction, Store, Trimmed
-from holdfast.drivers.optional import CountEstimates, SettleAndReserve
+from holdfast.drivers.optional import CountEstimates
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.lease import Enqueued, Lease, Note
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change, Entry
@@ -114,9 +114,7 @@ class ComparedStore:
         """Compare jobs, order, attempts and expiries; fences must grow (L4). ``rules`` are other options of reserve."""
         rules |= {"limit": limit, "lease_for": lease_for, "worker": worker, "types": types, "now": self.now}
         wanted = self.oracle.reserve(queues, **rules)
-        return self._compare_reservations(wanted, self.store.reserve(queues, **rules))
-
-    def _compare_reservations(self, wanted: Sequence[Reservation], got: Sequence[Reservation]) -> list[LeasePair]:
+        got = self.store.reserve(queues, **rules)
         assert_same("reserve: ids in order", [r.job.id for r in wanted], [r.job.id for r in got])
         assert_same("reserve: jobs", [r.job for r in wanted], [r.job for r in got])
         assert_same("reserve: checkpoints", [r.checkpoint for r in wanted], [r.checkpoint for r in got])
@@ -149,23 +147,6 @@ class ComparedStore:
         wanted = self.oracle.settle([make(pair.oracle, Side.ORACLE) for pair, make in calls], now=self.now)
         got = self.store.settle([make(pair.store, Side.STORE) for pair, make in calls], now=self.now)
         assert_same("settle", [_comparable_answer(a) for a in wanted], [_comparable_answer(a) for a in got])
-
-    def settle_and_reserve(
-        self, calls: Sequence[tuple[LeasePair, MakeSettlement]], *, follow: Collection[str], **rules: Any
-    ) -> list[LeasePair]:
-        """Compare the answers; each job that the store has leased must be one that it may lease."""
-        store = self.store
-        assert isinstance(store, SettleAndReserve)
-        settlements = [make(pair.store, Side.STORE) for pair, make in calls]
-        answers, got = store.settle_and_reserve(settlements, follow=follow, now=self.now, **rules)
-        leased = [reservation.job.id for reservation in got]
-        settlements = [make(pair.oracle, Side.ORACLE) for pair, make in calls]
-        wanted_answers, wanted = self.oracle.settle_and_reserve(
-            settlements, follow=follow, leased=leased, now=self.now, **rules
-        )
-        comparable = [[_comparable_answer(answer) for answer in side] for side in (wanted_answers, answers)]
-        assert_same("settle_and_reserve", *comparable)
-        return self._compare_reservations(wanted, got)
 
     def report_outage(self, pairs: Sequence[LeasePair]) -> None:
         """Compare which leases had expired."""

@@ -1,4 +1,4 @@
-"""The state machine of ordered domains: offsets, halts, gaps, and the next job of a domain with a settlement.
+"""The state machine of ordered domains: offsets, halts and gaps.
 
 Few domains and few offsets, so that jobs arrive late, twice and behind gaps. All jobs have the same type.
 """
@@ -13,7 +13,6 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import ResumeAction
-from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.testing.drivers.state_machine.compared_machine import ComparedMachine, make_settlement
 from holdfast.testing.drivers.state_machine.strategies import (
@@ -55,16 +54,6 @@ domain_settings = st.builds(
     key_max_inflight=st.sampled_from([None, None, 1]),
 )
 changed = st.sampled_from([None, ("gaps",), ("on_exhausted",), ("gaps", "gap_pass_after")])
-follow_rules = st.fixed_dictionaries(
-    {
-        "queues": st.sampled_from([QUEUES, QUEUES, QUEUES[:1]]),
-        "types": st.sampled_from([None, None, None, TYPES[1:]]),
-        "isolation": st.sampled_from([Isolation.SHARE, Isolation.SHARE, *Isolation]),
-        "max_bytes": st.sampled_from([None, None, None, 1]),
-        "lease_for": st.just(MINUTE),
-        "worker": st.sampled_from(WORKERS),
-    }
-)
 verbs = st.sampled_from(["ack", "ack", "ack", "retry", "fail", "release"])
 calls = st.sampled_from(["cancel", "requeue", "requeue", "purge", "reap", "trim"])
 
@@ -103,19 +92,6 @@ class DomainMachine(ComparedMachine):
         """Settle one lease, valid or not."""
         self.move_clock(move)
         self.compared.settle([(self.lease(index), make_settlement({**DEFAULT_SETTLEMENT, "verb": verb}))])
-
-    @precondition(lambda self: self.has(Feature.SETTLE_AND_RESERVE))
-    @rule(
-        drawn=st.lists(verbs, min_size=1, max_size=4), followed=st.integers(1, 4), rules=follow_rules, move=clock_moves
-    )
-    def settle_and_reserve(self, drawn: list[str], followed: int, rules: Fields, move: ClockMove) -> None:
-        """Reserve, settle the latest leases, and lease the next jobs of the domains of the last ones."""
-        self.compared.reserve(QUEUES, limit=3, lease_for=MINUTE, worker=WORKERS[0], types=None)
-        self.move_clock(move)
-        pairs = self.compared.leases[-len(drawn) :]
-        settlements = [make_settlement({**DEFAULT_SETTLEMENT, "verb": verb}) for verb in drawn[: len(pairs)]]
-        follow = {pair.store.job_id for pair in pairs[-followed:]}
-        self.compared.settle_and_reserve(list(zip(pairs, settlements, strict=True)), follow=follow, **rules)
 
     @rule(call=calls, indexes=recent_indexes, move=clock_moves)
     def operate(self, call: str, indexes: list[int], move: ClockMove) -> None:

@@ -3,7 +3,7 @@
 -- the turns. Return whether all domains are done; if not, assign_turns decides about them.
 --
 -- Locks: the caller has locked the domains. The rows that get the turn, SKIP LOCKED: see assign_turns.
--- Index: jobs_domain, jobs_turn, and those of has_special_domains.
+-- Index: jobs_domain, jobs_turn, the primary keys of domains and settings.
 -- Shape: one or two probes and one update per domain, in one statement. Nearly all turns are given here. A batch of cancelled
 -- jobs names its domain once for each: a probe for each would read all of them again. `suspect` is set to itself: an update
 -- that changes no column of a generated one parses the generation expression again for every row.
@@ -12,8 +12,12 @@ LANGUAGE plpgsql AS $$
 DECLARE
   _is_done boolean;
 BEGIN
-  IF has_special_domains(_space, _queues) THEN
-    RETURN false;
+  IF EXISTS (
+    SELECT FROM (SELECT DISTINCT u.queue FROM unnest(_queues) AS u (queue)) AS q
+     WHERE EXISTS (SELECT FROM domains AS d WHERE d.space = _space AND d.queue = q.queue OFFSET 0)
+        OR EXISTS (SELECT FROM settings AS s
+                    WHERE s.space = _space AND s.queue = q.queue AND s.type = '' AND s.gaps = 'wait' OFFSET 0)) THEN
+    RETURN false;  -- a halt, a gap or a moved start decides about the turn, or may
   END IF;
 
   WITH next AS MATERIALIZED (
