@@ -134,7 +134,7 @@ def test_a_settings_file_in_a_parent_folder_is_found_and_its_paths_are_relative_
     [
         ("urll = 'x'", "urll in {file}: wanted one of the settings url, store, space"),
         ("urll = 'x'", "got the unknown 'urll'; did you mean 'url'?"),
-        ("url = 5", "url in {file}: wanted text, got 5 (int)"),
+        ("url = 5", "url in {file}: wanted text, got *** (int)"),
         ("max_attempts = 'many'", "max_attempts in {file}: wanted a whole number, got 'many' (str)"),
         ("max_attempts = true", "wanted a whole number, got True (bool)"),
         ("timeout = '5 minutes'", "timeout in {file}: wanted a length such as"),
