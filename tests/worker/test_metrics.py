@@ -10,6 +10,7 @@ import threading
 import urllib.error
 import urllib.request
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -202,17 +203,14 @@ def test_health_follows_a_worker(app):
     assert health.ready().reasons == ("the worker has stopped",)
 
 
-def test_the_settings_name_a_collector(tmp_path, monkeypatch):
-    module = "from holdfast.observability import InMemoryMetrics\ncollector = InMemoryMetrics()\n"
-    (tmp_path / "collected.py").write_text(module, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_the_settings_name_a_collector(monkeypatch):
+    collector = InMemoryMetrics()
+    monkeypatch.setitem(sys.modules, "collected", SimpleNamespace(collector=collector))
     monkeypatch.setenv("HOLDFAST_METRICS", "collected:collector")
     app = Holdfast("memory://")
     app.handler("t")(lambda _: None).enqueue()
-    import collected
-
-    assert app.metrics is collected.collector
-    assert collected.collector.value(table.ENQUEUED.name) == 1
+    assert app.metrics is collector
+    assert collector.value(table.ENQUEUED.name) == 1
     app.close()
 
 
