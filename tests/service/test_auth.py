@@ -215,6 +215,9 @@ def test_a_token_is_limited_to_its_rate_and_others_are_not(tmp_path):
         assert int(limited.headers["retry-after"]) > 100
         assert running.get("/v1/tasks/x", token=token("producer")).status_code == 404  # another scope
         assert running.post("/v1/tasks/claim", token=token("worker")).status_code == 200
+        assert [running.get("/healthz").status_code for _ in range(2)] == [200, 200]  # without a limit
+        with running_service(sqlite_url(tmp_path), **settings) as other:  # another process has a rate of its own
+            assert other.post("/v1/tasks", {"command": "a"}, token=token("producer")).status_code == 202
 
 
 # Without tokens ---------------------------------------------------------------------------------------------

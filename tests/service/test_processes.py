@@ -118,17 +118,6 @@ def test_replicas_that_are_killed_lose_no_task_and_no_callback(request, tmp_path
     assert "lost 0, twice 0, callbacks lost 0" in run_http_kills(url, kills=2, clients=1)
 
 
-def test_two_processes_on_one_database_share_the_rate_of_a_token(postgres_database):
-    with serve_processes(postgres_database(), 2, {"HOLDFAST_SERVE_RATE": "1/h"}) as (first, second):
-        assert first.post("/tasks", {"command": "a"}).status_code == 202
-        for process in (second, first, second):
-            limited = process.post("/tasks", {"command": "a"})
-            assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
-            assert 3000 < int(limited.headers["retry-after"]) <= 3600
-        assert second.client.get("/tasks/x").status_code == 404  # another scope has a rate of its own
-        assert [second.client.get("/healthz").status_code for _ in range(2)] == [200, 200]  # without a limit
-
-
 def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_path):
     folder = tmp_path / "artifacts"
     url, variables = f"sqlite:///{tmp_path}/jobs.db", {"HOLDFAST_ARTIFACTS": str(folder)}

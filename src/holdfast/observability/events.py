@@ -504,12 +504,6 @@ _RARE = (
         "failures",
     ),
     _event(
-        "http.rate_not_shared",
-        logging.WARNING,
-        "the store failed to share a rate limit; for a few seconds this process limits by itself",
-        "reason",
-    ),
-    _event(
         "http.operator",
         logging.INFO,
         "an operator changed something over HTTP",

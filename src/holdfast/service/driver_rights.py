@@ -16,7 +16,6 @@ from holdfast.drivers.remote.verbs import Verb
 from holdfast.model import retention
 from holdfast.model.filters import JobFilter
 from holdfast.model.registry import Change
-from holdfast.service import rate_budget
 from holdfast.service.auth.principal import Principal
 from holdfast.service.problems import Code, Problem
 from holdfast.service.system_queues import check_visible
@@ -26,7 +25,6 @@ OF_ADMINS = frozenset({"ledger_delay", "spaces", "table_sizes"})  # they tell ab
 KINDS_OF_ADMINS = frozenset(  # entries that would let a token do more than it may
     {
         approvals.KIND,
-        rate_budget.KIND,
         retention.KIND,
         subscription.KIND,
         turn.KIND,

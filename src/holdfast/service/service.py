@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.clock import monotonic
-from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError, StoreMoved
 from holdfast.observability.logs import log_expired
@@ -22,7 +21,6 @@ from holdfast.service.call_answers import CallAnswers
 from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RequestCount
 from holdfast.service.metrics import HttpMetrics
-from holdfast.service.rate_budget import RateBudgets
 from holdfast.service.rate_limit import RateLimit
 from holdfast.service.tenants.queue_counts import QueueCounter
 from holdfast.service.tenants.store_calls import StoreCalls
@@ -68,7 +66,7 @@ class Service:
             on_failure=self.metrics.count_token_failure,
         )
         self.requests = RequestCount(settings.serve.max_requests)
-        self.rate_limit = _open_rate_limit(store, settings.serve.rate, self.calls)
+        self.rate_limit = RateLimit(settings.serve.rate)
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
@@ -207,10 +205,3 @@ class Service:
         tenant = self._tenants.get(space)
         if tenant is not None:
             tenant.resumed()
-
-
-def _open_rate_limit(store: Store, rate: float | None, calls: StoreCalls) -> RateLimit:
-    """Return the rate limit: shared, if the store can be used by several processes and has a registry."""
-    if rate is None or not all(store.capabilities.has(each) for each in (Feature.REGISTRY, Feature.PROCESSES)):
-        return RateLimit(rate)
-    return RateLimit(rate, RateBudgets(store, rate), calls.rates)

@@ -63,5 +63,5 @@ class ServeSettings:
     artifact_space_bytes: int = 100 << 30  # of all artifacts and uploaded payloads of a space
     artifact_space_count: int = 1_000_000
     max_requests: int = 1000  # at the same time
-    rate: float | None = None  # requests per second of one token and scope, over all processes
+    rate: float | None = None  # requests per second of one token and scope, in one process
     threads: int = 16  # calls to the store at the same time

@@ -99,7 +99,7 @@ SERVE_SETTINGS: dict[str, Setting] = {
     "rate": Setting(
         check=duration.parse_rate,
         kind="rate",
-        meaning="requests of one token and scope, over all processes, such as `100/s`",
+        meaning="requests of one token and scope, in one process, such as `100/s`",
     ),
     "threads": _whole(1, 256, meaning="calls to the store at the same time"),
 }

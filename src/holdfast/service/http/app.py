@@ -194,7 +194,7 @@ class Endpoint:
         """Return the request of a caller. Raises ``Problem``."""
         service = self._service
         if operation.scope is not None:  # else a probe, which nobody may use up
-            await _count_request(service, principal, operation.scope)
+            service.rate_limit.count((principal.space, principal.subject, operation.scope))
         return Call(
             service=service,
             principal=principal,
@@ -272,13 +272,6 @@ async def _is_still_allowed(
     except Problem:
         return False
     return found.may(operation.scope) and (found.space, found.is_admin) == (principal.space, principal.is_admin)
-
-
-async def _count_request(service: Service, principal: Principal, scope: str) -> None:
-    """Count a request against the rate of its token and scope. Raises ``Problem``."""
-    key = (principal.space, principal.subject, scope)
-    if not service.rate_limit.spend(key):
-        await service.rate_limit.take(key)
 
 
 # Parts of a request -----------------------------------------------------------------------------------------

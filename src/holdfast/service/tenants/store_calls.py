@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 WAITING_PER_THREAD = 8  # calls of new work that may wait for each thread; as many settlements more
 WATCH_THREADS = 8  # that wait for work, for the spaces in which workers wait
-RATE_THREADS = 2  # that take shares of rate limits: a request waits for its share
 BACKGROUND_THREADS = 2  # for maintenance, and for the end of callbacks
 
 
@@ -33,7 +32,6 @@ class StoreCalls:
         """``seconds``: for a call and its wait for a thread. ``queue_seconds``: before that, in a batch."""
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-http")
         self.watchers = ThreadPoolExecutor(WATCH_THREADS, thread_name_prefix="holdfast-wait")
-        self.rates = ThreadPoolExecutor(RATE_THREADS, thread_name_prefix="holdfast-rate")
         self.background = ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="holdfast-background")
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="holdfast-parse")
         self._rests_until = 0.0
@@ -96,7 +94,7 @@ class StoreCalls:
 
     def close(self) -> None:
         """End the threads once their calls have returned."""
-        for executor in (self._executor, self.watchers, self.rates, self.background, self._parser):
+        for executor in (self._executor, self.watchers, self.background, self._parser):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
