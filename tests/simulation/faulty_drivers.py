@@ -1,30 +1,30 @@
 """The faulty drivers that the simulation must catch, most of them also the state machine."""
 
-from holdfast.testing.drivers.faulty.attempts import ReleaseCountsAttempt, RetriesWithoutLimit
-from holdfast.testing.drivers.faulty.domains import DomainsIgnored, TurnNeverPassed
-from holdfast.testing.drivers.faulty.enqueue import KeyForgottenAtEnding
-from holdfast.testing.drivers.faulty.extend import ExtendNotStored
-from holdfast.testing.drivers.faulty.halts import HaltForgotten, RetryGoesToTheEnd
-from holdfast.testing.drivers.faulty.isolation import (
+from tests.drivers.faulty.attempts import ReleaseCountsAttempt, RetriesWithoutLimit
+from tests.drivers.faulty.domains import DomainsIgnored, TurnNeverPassed
+from tests.drivers.faulty.enqueue import KeyForgottenAtEnding
+from tests.drivers.faulty.extend import ExtendNotStored
+from tests.drivers.faulty.halts import HaltForgotten, RetryGoesToTheEnd
+from tests.drivers.faulty.isolation import (
     HolderGetsIsolated,
     IsolatedSharesAnswer,
     NotBegunIsDead,
     OutageNeverTakesBack,
     PrefetchIgnored,
 )
-from holdfast.testing.drivers.faulty.leases import AckIgnoresToken, FencesReused, LeaseExpiresLate
-from holdfast.testing.drivers.faulty.ledger import LedgerOmitsExpiry
-from holdfast.testing.drivers.faulty.limits import LimitsIgnored
-from holdfast.testing.drivers.faulty.offsets import (
+from tests.drivers.faulty.leases import AckIgnoresToken, FencesReused, LeaseExpiresLate
+from tests.drivers.faulty.ledger import LedgerOmitsExpiry
+from tests.drivers.faulty.limits import LimitsIgnored
+from tests.drivers.faulty.offsets import (
     KeepsTheTurnOfALargerOffset,
     OffsetsByArrival,
     SwallowsLateOffsets,
     TakesTheTurnOfARunningJob,
     WatermarkInsteadOfIntervals,
 )
-from holdfast.testing.drivers.faulty.operators import CancelRequestNotStored
-from holdfast.testing.drivers.faulty.order import RetriedJobLost
-from holdfast.testing.drivers.faulty.settle import BatchRefusedAfterRefusal, RepeatAcceptsAnyToken
+from tests.drivers.faulty.operators import CancelRequestNotStored
+from tests.drivers.faulty.order import RetriedJobLost
+from tests.drivers.faulty.settle import BatchRefusedAfterRefusal, RepeatAcceptsAnyToken
 
 CAUGHT_BY_RANDOM_CALLS = (
     AckIgnoresToken,

@@ -5,16 +5,16 @@ from functools import partial
 import pytest
 
 from holdfast.connect import connect
-from holdfast.testing.drivers.faulty.domains import TurnNeverPassed
-from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.simulation.__main__ import main
+from tests.drivers.faulty.domains import TurnNeverPassed
+from tests.drivers.simulation import simulate
+from tests.drivers.simulation.__main__ import main
 from tests.simulation.faulty_drivers import CAUGHT_BY_THE_SIMULATION
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(100, 400, 100))])
 def test_the_memory_driver_breaks_no_law(first):
     for seed in range(first, first + 100):
-        assert simulate(seed).failure is None, f"python -m holdfast.testing.drivers.simulation --seed {seed} --trace"
+        assert simulate(seed).failure is None, f"python -m tests.drivers.simulation --seed {seed} --trace"
 
 
 SEEDS = pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 25), marks=pytest.mark.long)])
@@ -71,12 +71,12 @@ def test_many_seeds_print_one_line(capsys):
 
 
 def test_a_failure_prints_how_to_replay_it(capsys, monkeypatch):
-    opener = "holdfast.testing.drivers.simulation.__main__.open_memory_store"
+    opener = "tests.drivers.simulation.__main__.open_memory_store"
     monkeypatch.setattr(opener, lambda: TurnNeverPassed(caller_clock=True))
     assert main(["--seeds", "100"]) == 1
     reason, replay = capsys.readouterr().out.splitlines()
     assert "was never finished" in reason
     seed = reason.split()[1].rstrip(":")
-    assert replay == f"replay: python -m holdfast.testing.drivers.simulation --seed {seed} --trace"
+    assert replay == f"replay: python -m tests.drivers.simulation --seed {seed} --trace"
     assert main(["--seed", seed, "--trace"]) == 1
     assert len(capsys.readouterr().out.splitlines()) > 50

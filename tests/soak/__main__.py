@@ -16,8 +16,8 @@ from pathlib import Path
 
 import holdfast
 from holdfast.driver import Store
-from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_state_machine
+from tests.drivers.simulation import simulate
+from tests.drivers.state_machine import run_state_machine
 from tests.soak import postgres
 from tests.soak.artifacts import run_artifacts
 from tests.soak.cron import run_cron

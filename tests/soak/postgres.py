@@ -10,9 +10,9 @@ import uuid_utils
 
 import holdfast
 from holdfast.driver import MINUTE, Ack, JobRecord
-from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_state_machine
 from holdfast.testing.servers.postgres import PostgresServer
+from tests.drivers.simulation import simulate
+from tests.drivers.state_machine import run_state_machine
 from tests.postgres.faults import run_under_faults
 from tests.postgres.stress import count_deadlocks_of_random_verbs
 from tests.sqlite.test_processes import run_processes

@@ -11,7 +11,7 @@ from holdfast.model.ledger import LedgerRow
 from holdfast.spark.history.audit import Scope, audit
 from holdfast.spark.history.schemas import leases_table
 from holdfast.spark.history.store_reader import first_certain_instant, read_chunks
-from holdfast.testing.drivers.simulation.run import simulate
+from tests.drivers.simulation.run import simulate
 from tests.spark import planted_violations as planted
 from tests.spark.planted_violations import GOOD, PLANTED, START, Deleted, Repeated, guilty_of, make_tables
 

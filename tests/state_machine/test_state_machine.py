@@ -5,10 +5,10 @@ from itertools import count
 import pytest
 
 from holdfast.connect import connect
-from holdfast.testing.drivers.faulty.halts import GapNeverPassed, HaltForgotten, ResumeRunsTwo
-from holdfast.testing.drivers.faulty.key_limits import KeyHoldIgnored, KeyLimitsIgnored, KeyPlaceGoesToAnyType
-from holdfast.testing.drivers.faulty.offsets import OffsetsByArrival, SwallowsLateOffsets
-from holdfast.testing.drivers.state_machine import run_state_machine
+from tests.drivers.faulty.halts import GapNeverPassed, HaltForgotten, ResumeRunsTwo
+from tests.drivers.faulty.key_limits import KeyHoldIgnored, KeyLimitsIgnored, KeyPlaceGoesToAnyType
+from tests.drivers.faulty.offsets import OffsetsByArrival, SwallowsLateOffsets
+from tests.drivers.state_machine import run_state_machine
 from tests.simulation.faulty_drivers import CAUGHT_BY_RANDOM_CALLS
 
 

@@ -1,0 +1,167 @@
+"""Faulty drivers: tokens, fences and expiry."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.drivers.memory.driver import MemoryDriver
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
+from holdfast.errors import LeaseError, LeaseExpired, LeaseMismatch
+from holdfast.model.lease import Lease, Reservation
+from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.transition import after_settlement
+from tests.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
+
+
+class AckIgnoresToken(FaultyDriver):
+    """An ack is accepted with any token."""
+
+    def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
+        row = space.rows.get(settlement.lease.job_id)
+        if isinstance(settlement, Ack) and row is not None and row.token is not None:
+            settlement = replace(settlement, lease=replace(settlement.lease, token=row.token))
+        return super()._settle(space, settlement, now)
+
+
+class AckIgnoresExpiry(FaultyDriver):
+    """An ack is accepted after the lease expired, until the job is reaped."""
+
+    def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
+        answer = super()._settle(space, settlement, now)
+        if isinstance(settlement, Ack) and isinstance(answer, LeaseExpired):
+            row = space.rows[settlement.lease.job_id]
+            space.end(row, after_settlement(row.held, settlement, now), settlement.verb, now)
+            return None
+        return answer
+
+
+class _LeaseExpiresLateSpace(FaultySpace):
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        refusal = super().refusal(lease, now)
+        return None if isinstance(refusal, LeaseExpired) and refusal.expires_at == now else refusal
+
+
+class LeaseExpiresLate(FaultyDriver):
+    """A lease is still valid at expires_at: ``>`` instead of ``>=``."""
+
+    space_type = _LeaseExpiresLateSpace
+
+
+class _ExpiryBeforeTokenSpace(FaultySpace):
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        refusal = super().refusal(lease, now)
+        row = self.rows.get(lease.job_id)
+        if isinstance(refusal, LeaseMismatch) and row is not None and (row.expires_at or 0) <= now:
+            return LeaseExpired(lease.job_id, expires_at=row.expires_at or 0, now=now)
+        return refusal
+
+
+class ExpiryReportedBeforeWrongToken(FaultyDriver):
+    """A wrong token is reported as an expired lease."""
+
+    space_type = _ExpiryBeforeTokenSpace
+
+
+class TokensReused(FaultyDriver):
+    """A job keeps the token of its first reservation."""
+
+    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+        """Reserve, and put the old token back."""
+        with self._lock:
+            reservations = super().reserve(queues, **options)
+            return [
+                self._with_old_token(reservation, self._space.rows[reservation.job.id]) for reservation in reservations
+            ]
+
+    @staticmethod
+    def _with_old_token(reservation: Reservation, row: Row) -> Reservation:
+        row.token = row.last_token or reservation.lease.token
+        return replace(reservation, lease=replace(reservation.lease, token=row.token))
+
+
+class _FencesPerQueueSpace(FaultySpace):
+    def __init__(self, driver: FaultyDriver) -> None:
+        super().__init__(driver)
+        self.fences: Counter[str] = Counter()
+
+
+class FencesPerQueue(FaultyDriver):
+    """Every queue has its own fence counter."""
+
+    space_type = _FencesPerQueueSpace
+
+    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+        """Reserve, and replace each fence."""
+        with self._lock:
+            return [self._with_queue_fence(reservation) for reservation in super().reserve(queues, **options)]
+
+    def _with_queue_fence(self, reservation: Reservation) -> Reservation:
+        assert isinstance(self._space, _FencesPerQueueSpace)
+        row = self._space.rows[reservation.job.id]
+        self._space.fences[row.job.queue] += 1
+        row.fence = self._space.fences[row.job.queue]
+        row.token = f"{row.fence}.{reservation.lease.token.split('.')[1]}"
+        return replace(reservation, lease=replace(reservation.lease, token=row.token, fence=row.fence))
+
+
+class FencesRestartPerConnection(FaultyDriver):
+    """The fence counter restarts with every connection."""
+
+    def space(self, name: str) -> MemoryDriver:
+        """Return the space with its counter set to 0."""
+        driver = super().space(name)
+        driver._space.counter.last = 0
+        return driver
+
+
+class _FencesReusedSpace(FaultySpace):
+    def next_numbers(self, count: int) -> int:
+        if self.counter.last > 12:
+            self.counter.last = 0
+        return super().next_numbers(count)
+
+
+class FencesReused(FaultyDriver):
+    """The fence counter restarts after twelve reservations."""
+
+    space_type = _FencesReusedSpace
+
+
+class ReserveIsNotAtomic(FaultyDriver):
+    """Reserve finds and leases a job in two steps: a second caller gets the token of the first."""
+
+    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+        """Find a job, wait, reserve; return that job even if another caller has it."""
+        with self._lock:
+            now = self._validation.now(options.get("now"))
+            lanes = [places for lane, places in self._space.lanes.items() if lane.queue in queues]
+            found_ids = [job_id for places in lanes for due_at, _, job_id in places if due_at <= now][:1]
+        time.sleep(RACE_WINDOW_SECONDS if found_ids else 0)
+        with self._lock:
+            reservations = super().reserve(queues, **options)
+            return reservations or [
+                self._reservation_of(row) for job_id in found_ids if (row := self._space.rows[job_id]).token
+            ]
+
+    @staticmethod
+    def _reservation_of(row: Row) -> Reservation:
+        lease = Lease(job_id=row.job.id, token=row.token or "", fence=row.fence or 0, expires_at=row.expires_at or 0)
+        return Reservation(job=row.job, lease=lease)
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    AckIgnoresToken,
+    AckIgnoresExpiry,
+    LeaseExpiresLate,
+    ExpiryReportedBeforeWrongToken,
+    TokensReused,
+    FencesPerQueue,
+    FencesRestartPerConnection,
+    FencesReused,
+    ReserveIsNotAtomic,
+)
