@@ -1,4 +1,4 @@
-"""Every driver passes the conformance suite. A new driver joins by a line in ``HARNESSES``."""
+"""Every driver passes the conformance suite."""
 
 from collections import Counter
 
@@ -7,37 +7,17 @@ import pytest
 from holdfast.drivers.sqlite import enqueue as sqlite_enqueue
 from holdfast.testing.drivers.conformance import LAWS, cases
 from holdfast.testing.drivers.conformance.__main__ import main
-from holdfast.testing.drivers.harness import CaseSkipped, UrlHarness
-from tests.service.http_service import running_service
-
-HARNESSES = {
-    "memory": lambda _: UrlHarness("memory://"),
-    "sqlite": lambda request: UrlHarness(f"sqlite:///{_new_folder(request)}/conformance.db"),
-    "postgres": lambda request: UrlHarness(request.getfixturevalue("postgres_database")()),
-    "http": lambda request: UrlHarness(request.getfixturevalue("service_url")),
-}
+from holdfast.testing.drivers.harness import CaseSkipped
+from tests.harnesses import STORES, open_harness
 
 
-def _new_folder(request):
-    return request.getfixturevalue("tmp_path_factory").mktemp("sqlite")
-
-
-@pytest.fixture(scope="module")
-def service_url():
-    """A service whose store accepts the caller's clock."""
-    with running_service("memory://", caller_clock=True) as running:
-        yield running.url
-
-
-@pytest.fixture(scope="module", params=[*HARNESSES, pytest.param("sqlite, payloads apart", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=[*STORES, pytest.param("sqlite, payloads apart", marks=pytest.mark.long)])
 def harness(request):
-    name, _, is_apart = request.param.partition(", ")
-    with pytest.MonkeyPatch.context() as patch:
+    store, _, is_apart = request.param.partition(", ")
+    with pytest.MonkeyPatch.context() as patch, open_harness(store, request) as harness:
         if is_apart:
             patch.setattr(sqlite_enqueue, "MAX_INLINE_BYTES", -1)
-        harness = HARNESSES[name](request)
         yield harness
-        harness.close()
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.topic}: {case.name}".replace(" ", "_"))
