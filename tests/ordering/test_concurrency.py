@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import holdfast
-from holdfast.ordering import Acquired, AlreadyAcquired, AlreadyProcessed, BacklogOrderingError, Enqueued, WorkLease
+from holdfast.ordering import Acquired, AlreadyProcessed, BacklogOrderingError, Enqueued, WorkLease
 from tests.ordering.orchestrator import process_all
 from tests.ordering.orchestrator_process import check_processes, start
 
@@ -81,62 +81,6 @@ class Owned:
 
     def try_acquire(self, domain: str, offset: int):
         return self._lease.try_acquire(domain, offset, owner=self._owner)
-
-
-def test_one_of_many_threads_acquires_a_new_domain(store):
-    """Creation is serialized: all threads see one record, and one of them gets the lease."""
-    lease = WorkLease(max_retries=0, store=store)
-    for round_ in range(5):
-        answers: list[object] = []
-        start = threading.Barrier(THREADS)
-
-        def acquire(number: int, domain: str = f"d{round_}", answers: list = answers, start=start) -> None:
-            start.wait(60)
-            answers.append(lease.try_acquire(domain, 7))
-
-        run_threads(acquire)
-        tokens = {answer.token for answer in answers}
-        assert len(tokens) == 1
-        assert Counter(type(answer) for answer in answers) == {Acquired: 1, AlreadyAcquired: THREADS - 1}
-
-
-def start_blocked(functions, lock) -> None:
-    """Start a thread for each function while the lock is held, and show that all of them wait for it."""
-    threads = [threading.Thread(target=function) for function in functions]
-    with lock:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(0.02)
-            assert thread.is_alive()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-
-
-def test_every_call_waits_for_the_monitor_of_its_domain():
-    lease = WorkLease(max_retries=9, errors="return", owner="w1", lease_for=timedelta(hours=1), on_exhausted="halt")
-    token = lease.try_acquire("a", 1).token
-    monitor = lease._domains._records["a"].monitor
-    calls = [
-        lambda: lease.try_acquire("a", 2),
-        lambda: lease.fail("a", token),
-        lambda: lease.extend("a", token),
-        lambda: lease.succeed("a", "another"),
-        lambda: lease.set_watermark("a", 1),
-        lambda: lease.state("a"),
-    ]
-    start_blocked(calls, monitor)
-    start_blocked([lambda: lease.succeed("a", token)], monitor)
-    with monitor:
-        assert isinstance(lease.try_acquire("b", 1), Acquired)  # another domain has another monitor
-
-
-def test_threads_that_create_a_domain_at_once_get_one_record():
-    lease = WorkLease(max_retries=0)
-    answers: list[object] = []
-    start_blocked([lambda: answers.append(lease.try_acquire("a", 1))] * THREADS, lease._domains._create_lock)
-    assert Counter(type(answer) for answer in answers) == {Acquired: 1, AlreadyAcquired: THREADS - 1}
 
 
 def test_a_strict_backlog_keeps_its_order_under_threads():

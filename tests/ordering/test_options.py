@@ -1,4 +1,4 @@
-"""The options beside the seed: owners and expiry, early offsets, halted domains, watermarks."""
+"""The options: owners and expiry, early offsets, halted domains, watermarks."""
 
 from __future__ import annotations
 

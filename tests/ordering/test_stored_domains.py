@@ -52,7 +52,7 @@ class Registry:
 
 @pytest.fixture
 def store(request, open_space):
-    """In memory, unless the test asks for other stores: the suite of ``test_seed`` runs on all of them."""
+    """In memory, unless the test asks for other stores: tests/acceptance/test_seed_003.py runs on all of them."""
     return open_space(getattr(request, "param", "memory"))
 
 
