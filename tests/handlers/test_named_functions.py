@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
@@ -37,22 +37,6 @@ def test_every_listener_of_an_event_is_called(app, run):
     assert status == "acked"
     assert calls == [("greet", User("Ada")), ("count", {"name": "Ada"}, "event")]
     assert greet(User("Bob")) is None  # still a plain function
-
-
-def test_an_event_that_is_not_allowed_reaches_no_listener(app, run):
-    calls = []
-
-    @app.on("user.deleted")
-    def forget(payload):
-        calls.append(payload)
-
-    event = app.builtin.event()
-    status, record = run(event, Event(name="user.deleted"))
-    assert (status, record.dead_reason) == ("dead", "not allowed: the event 'user.deleted' is not in allowed_events")
-    assert calls == []
-    app.use_settings(replace(app.settings, allowed_events=("user.deleted",)))
-    assert run(event, Event(name="user.deleted"))[0] == "acked"
-    assert calls == [None]
 
 
 def test_a_listener_that_has_succeeded_is_not_called_again(app, inline):

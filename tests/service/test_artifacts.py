@@ -8,7 +8,6 @@ import pytest
 from holdfast.settings import Settings
 from tests.service.artifact_calls import (
     CONTENT,
-    DIGEST,
     claim,
     content_digest,
     download,
@@ -29,24 +28,6 @@ def service(request, tmp_path_factory):
 
 
 # The way of an artifact -------------------------------------------------------------------------------------------
-
-
-def test_an_artifact_is_visible_once_the_completion_has_named_it(service, command):
-    claimed = claim(service, command)
-    stored = upload(service, claimed, "page.html", **{"content-type": "text/html"})
-    assert (stored.status_code, stored.json()["sha256"], stored.json()["size"]) == (201, DIGEST, len(CONTENT))
-    assert upload(service, claimed, "unnamed").status_code == 201
-    assert names_of(service, claimed) == []
-    assert download(service, claimed, "page.html").status_code == 404
-
-    done = service.settle("result", claimed, status="COMPLETED", result=1, artifacts=["page.html"])
-    assert (done.status_code, done.json()["status"]) == (200, "COMPLETED")
-    assert names_of(service, claimed) == ["page.html"]
-    [found] = service.get(f"/v1/tasks/{claimed['task']['id']}/result").json()["artifacts"]
-    assert (found["name"], found["sha256"], found["contentType"]) == ("page.html", DIGEST, "text/html")
-    repeated = service.settle("result", claimed, status="COMPLETED", result=1, artifacts=["page.html"])
-    assert repeated.json() == done.json()
-    assert download(service, claimed, "unnamed").status_code == 404
 
 
 def test_a_download_is_saved_and_never_shown(service, command):

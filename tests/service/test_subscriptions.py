@@ -13,7 +13,7 @@ from holdfast.settings import Settings
 from holdfast.settings.serve import AuthMode
 from tests.service.http_service import RunningService, running_service, sqlite_url
 from tests.waiting import wait_until
-from tests.webhook_receiver import SECRET, Receiver, receiving
+from tests.webhook_receiver import Receiver, receiving
 
 TOKENS = """
 [[tokens]]
@@ -72,26 +72,6 @@ def guarded(receiver, tmp_path_factory) -> Iterator[RunningService]:
         yield running
 
 
-def test_a_worker_is_told_of_work_and_claims_it(service, receiver, command):
-    answer = service.post(PATH, {"callbackUrl": f"{receiver.url}/work", "eventTypes": [command]})
-    assert answer.status_code == 201
-    subscription = answer.json()
-    assert subscription["deliveryMode"] == "fanout"
-    service.enqueue(command)
-
-    def told():
-        return [one for one in receiver.received if one.body.get("eventType") == command]
-
-    one = wait_until(told)[0]
-    assert one.is_signed_with(SECRET)
-    assert {name: one.body[name] for name in ("subscriptionId", "queue", "claimUrl")} == {
-        "subscriptionId": subscription["subscriptionId"],
-        "queue": "default",
-        "claimUrl": f"{service.url}/v1/tasks/claim",
-    }
-    assert service.client.post(one.body["claimUrl"], json={"commands": [command]}).status_code == 200
-
-
 def test_a_subscription_goes_on_with_heartbeats_and_ends_by_a_delete(service, receiver, command):
     body = {"callbackUrl": f"{receiver.url}/", "eventTypes": [command], "ttlSeconds": 100}
     one = service.post(PATH, body).json()
@@ -99,6 +79,7 @@ def test_a_subscription_goes_on_with_heartbeats_and_ends_by_a_delete(service, re
     beaten = service.client.post(f"{path}/heartbeat")
     assert beaten.status_code == 200
     assert beaten.json()["expiresAt"] > one["expiresAt"]
+    assert one["deliveryMode"] == "fanout"
     assert one["subscriptionId"] in {each["subscriptionId"] for each in service.get(PATH).json()["subscriptions"]}
     assert service.client.delete(path).status_code == 204
     for answer in (

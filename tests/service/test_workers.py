@@ -14,16 +14,6 @@ from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
 
 
-def test_a_claim_counts_the_attempt_and_returns_a_lease(service, command):
-    task_id = service.enqueue(command)
-    claim = service.claim(command, leaseSeconds=20)
-    task = claim["task"]
-    assert (task["id"], task["status"], task["attempts"]) == (task_id, "IN_PROGRESS", 1)
-    assert claim["leaseToken"].startswith(f"{claim['fence']}.")
-    assert claim["leaseSeconds"] == 20
-    assert service.get(f"/v1/tasks/{task_id}").json()["leaseUntil"] == claim["leaseUntil"]
-
-
 def test_a_claim_with_a_limit_returns_a_list_in_the_order_of_priority(service, command):
     ids = [service.enqueue(command, priority=priority) for priority in (1, 9, 5)]
     answer = service.post("/v1/tasks/claim", {"commands": [command], "limit": 2}).json()
@@ -38,15 +28,6 @@ def test_tasks_of_a_queue_are_claimed_by_its_name(service, command):
     service.enqueue(command, queue="other")
     assert service.post("/v1/tasks/claim", {"commands": [command]}).status_code == 204
     assert service.claim(command, queues=["default", "other"])["task"]["queue"] == "other"
-
-
-@pytest.mark.parametrize("seconds", [0.5, 3601, -1, 0, "10", None])
-def test_a_lease_outside_of_the_bounds_is_refused(service, command, seconds):
-    service.enqueue(command)
-    answer = service.post("/v1/tasks/claim", {"commands": [command], "leaseSeconds": seconds})
-    assert answer.status_code == (200 if seconds is None else 400)
-    if seconds is not None:
-        assert answer.json()["field"] == "leaseSeconds"
 
 
 def test_tasks_of_a_domain_are_claimed_one_at_a_time(service, command):
@@ -170,25 +151,6 @@ def test_failed_is_final(service, command):
     )
 
 
-def test_failed_and_retryable_is_a_failed_attempt(service, command):
-    task_id = service.enqueue(command, maxAttempts=2)
-    answer = service.settle("result", service.claim(command), status="FAILED", error="later", retryable=True)
-    assert answer.json()["status"] in ("DELAYED", "PENDING")  # the delay of the policy may be 0
-    assert service.get(f"/v1/tasks/{task_id}").json()["error"] == "later"
-
-
-def test_a_nack_delays_the_task_and_the_last_one_fails_it(service, command):
-    task_id = service.enqueue(command, maxAttempts=2)
-    answer = service.settle("nack", service.claim(command), delaySeconds=3600, reason="busy")
-    assert answer.json() == {"taskId": task_id, "status": "DELAYED", "delaySeconds": 3600}
-    assert service.get(f"/v1/tasks/{task_id}").json()["error"] == "busy"
-    other = service.enqueue(command, maxAttempts=1)
-    assert service.settle("nack", service.claim(command), delaySeconds=0).json() == {
-        "taskId": other,
-        "status": "FAILED",
-    }
-
-
 def test_a_nack_without_a_delay_uses_the_policy_of_the_settings(service, command):
     task_id = service.enqueue(command)
     answer = service.settle("nack", service.claim(command)).json()
@@ -215,49 +177,6 @@ def test_an_abandoned_task_waits_again_and_its_attempt_does_not_count(service, c
 
 
 # Stale and repeated calls -----------------------------------------------------------------------------------
-
-ENDINGS = [
-    ("result", {"status": "COMPLETED", "result": 1}),
-    ("result", {"status": "FAILED", "error": "no"}),
-    ("nack", {"delaySeconds": 3600}),
-    ("nack", {}),
-    ("abandon", {"delaySeconds": 3600}),
-]
-
-
-@pytest.mark.parametrize(("verb", "fields"), ENDINGS)
-def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(service, command, verb, fields):
-    task_id = service.enqueue(command)
-    claim = service.claim(command)
-    first = service.settle(verb, claim, **fields)
-    assert first.status_code == 200
-    before = service.store.get(task_id)
-    again = service.settle(verb, claim, **fields)
-    assert (again.status_code, again.json()) == (200, first.json())
-    assert service.store.get(task_id) == before
-
-
-@pytest.mark.parametrize(("verb", "fields"), [*ENDINGS, ("heartbeat", {})])
-def test_a_call_after_another_end_is_refused(service, command, verb, fields):
-    service.enqueue(command)
-    claim = service.claim(command)
-    end = ("abandon", {}) if verb != "abandon" else ("result", {"status": "COMPLETED"})
-    service.settle(end[0], claim, **end[1])
-    refused = service.settle(verb, claim, **fields)
-    assert (refused.status_code, refused.json()["code"]) == (409, "not_in_progress")
-
-
-@pytest.mark.parametrize(("verb", "fields"), [*ENDINGS, ("heartbeat", {})])
-def test_a_stale_token_is_refused_and_changes_nothing(service, command, verb, fields):
-    task_id = service.enqueue(command)
-    stale = service.claim(command)
-    service.settle("abandon", stale)
-    service.claim(command)
-    before = service.store.inspect([task_id])[task_id]
-    for token in (stale["leaseToken"], "1.0", "x", "9" * 200):
-        answer = service.post(f"/v1/tasks/{task_id}/{verb}", {"leaseToken": token, **fields})
-        assert (answer.status_code, answer.json()["code"]) == (409, "lease_mismatch"), token
-    assert service.store.inspect([task_id])[task_id] == before
 
 
 def test_an_expired_lease_is_refused(service, command):

@@ -4,38 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, connect, settings
+from holdfast import Holdfast, settings
 from holdfast.errors import InvalidInput
-from holdfast.observability import InMemoryMetrics
-
-
-@pytest.fixture
-def allowed(tmp_path):
-    """An app with settings that allow one handler in the queue ``mail``."""
-    file = tmp_path / "holdfast.toml"
-    file.write_text('idempotent = true\n[queues.mail]\nhandlers = ["mail.send"]\n[queues.closed]\nhandlers = []\n')
-    app = Holdfast(driver=connect("memory://"), metrics=InMemoryMetrics())
-    app.use_settings(settings.read(file=file, environ={}))
-    yield app
-    app.close()
-
-
-def test_a_type_that_is_not_allowed_in_its_queue_is_dead(allowed):
-    calls = []
-    send = allowed.handler("mail.send", queue="mail")(calls.append)
-    shell = allowed.handler("shell")(calls.append)
-    worker = allowed.worker(queues=("mail", "default", "closed"))
-    assert worker.options.idempotent is True
-    bad = [shell.enqueue(1, queue="mail"), send.enqueue(1, queue="closed")]
-    send.enqueue(2)
-    shell.enqueue(3)  # its queue has no list
-    statuses = sorted(worker.process_once().status for _ in range(4))
-    assert statuses == ["acked", "acked", "dead", "dead"]
-    assert sorted(calls) == [2, 3]
-    for job, queue in zip(bad, ("mail", "closed"), strict=True):
-        record = allowed.client.get(job.id)
-        assert (record.dead_reason, record.attempts) == ("not allowed", 1)
-        assert f"allow in the queue {queue}" in record.last_error
 
 
 def test_a_worker_applies_the_list_too(tmp_path):

@@ -162,15 +162,6 @@ def test_the_error_of_a_handler_is_stored_with_its_traceback(app):
     assert "in fail" in record.last_error
 
 
-def test_types_without_a_handler_are_not_reserved(app):
-    @app.handler("known")
-    def known(_payload):
-        return None
-
-    app.client.enqueue(JobRequest(type="unknown"))
-    assert app.worker().process_once().status == "empty"
-
-
 def test_a_function_that_cannot_be_a_handler_is_refused(app):
     with pytest.raises(InvalidInput, match="fn\\(payload\\)"):
         app.handler("none")(lambda one, two, three: (one, two, three))
