@@ -259,7 +259,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "log events": log_events,
     "log fields": log_fields,
     "settings": settings_tables.settings_table,
-    "settings of the specification": settings_tables.specification_table,
 }
 
 

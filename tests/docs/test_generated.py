@@ -53,13 +53,6 @@ def test_every_module_that_the_picture_and_its_page_name_exists():
     assert [path for path in sorted(named) if not (build.ROOT / "src" / "holdfast" / path).exists()] == []
 
 
-def test_every_line_of_the_specification_names_a_test():
-    page = (build.DOCS / "seed-002.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| line ")]
-    assert len(rows) > 50
-    assert [row for row in rows if not re.search(r"\| `tests/[^|]*\|$", row)] == []
-
-
 def test_every_file_that_a_page_names_exists():
     text = "\n".join(page.read_text(encoding="utf-8") for page in build.pages())
     named = set(re.findall(r"`((?:benchmarks|docs|examples|tests|requirements)/[\w/.-]*)`", text)) - {

@@ -12,15 +12,6 @@ from holdfast.model.limit_proposal import LIMIT_FIELDS
 from holdfast.settings import NAMES, Settings
 
 PAGE = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
-# Every setting that the specification of the pipeline names.
-SPECIFIED = (
-    *("handlers", "backends", "queueHandlers", "verifyEnvelopeSignature", "signingKey", "JOBS_SIGNING_KEY"),
-    *("allowedShellCommands", "allowedEvents", "idempotencyTtl", "databaseVisibilityTimeout"),
-    *("redisProcessingVisibilityTimeout", "serviceBusLockTimeout", "circuitBreakerThreshold"),
-    *("circuitBreakerCooldown", "queueRateLimits", "maxRetries", "metricsCollector", "MaxDeliveryCount"),
-)
-
-
 NO_DEFAULT = "(no default)"  # `none` in code is a value
 
 
@@ -46,15 +37,6 @@ def test_the_variable_sets_the_setting_and_its_default_is_the_default(row, tmp_p
         assert (read.value_of(name), read.origin(name)) == (Settings().value_of(name), variable)
     else:
         assert not Settings().value_of(name)
-
-
-def test_every_setting_of_the_specification_has_a_row_with_a_setting_of_ours():
-    rows = {row[0]: row for row in rows_after("<!-- generated: settings of the specification -->")}
-    assert set(SPECIFIED) <= rows.keys()
-    ours = {row[1] for row in rows.values() if row[3]}
-    assert ours <= set(NAMES)
-    secret = settings.read(environ={rows["JOBS_SIGNING_KEY"][3]: "a secret of the environment"}).signing_key
-    assert secret is not None
 
 
 def test_the_file_of_the_page_is_accepted_and_has_every_key_of_a_queue(tmp_path):

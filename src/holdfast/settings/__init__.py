@@ -13,7 +13,7 @@ from __future__ import annotations
 from holdfast.settings.fields import NAMES, check_program, is_plain_path
 from holdfast.settings.masking import mask_secrets
 from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
-from holdfast.settings.names import CONFIG, FILE_NAME, OTHER_SIGNING_KEY, PREFIX
+from holdfast.settings.names import CONFIG, FILE_NAME, PREFIX
 from holdfast.settings.reader import read, unknown_variables
 from holdfast.settings.values import DEFAULT_ORIGIN, LogFormat, LogLevel, QueueTable, Settings, SigningMode
 
@@ -22,7 +22,6 @@ __all__ = [
     "DEFAULT_ORIGIN",
     "FILE_NAME",
     "NAMES",
-    "OTHER_SIGNING_KEY",
     "PREFIX",
     "LogFormat",
     "LogLevel",
