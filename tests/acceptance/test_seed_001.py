@@ -75,7 +75,7 @@ def test_every_column_of_a_new_job_is_read_back(h):
 
 
 def test_a_new_job_is_ready_without_a_lease_an_error_or_an_end(h):
-    """21-25, 65, 70-71, 96-100: attempts 0, last_error '', failed_at NULL, lease and dlq fields NULL."""
+    """21-25, 63-65, 70-71, 96-100: run_at NULL, attempts 0, no error, failed_at NULL, lease and dlq fields NULL."""
     job_id = h.enqueue_job().id
     record, inspection = h.get(job_id), h.inspect(job_id)
     assert (record.state, record.run_at) == (State.READY, None)
@@ -129,7 +129,7 @@ def test_the_table_of_ended_jobs_refuses_a_dead_letter_without_its_time_or_reaso
 
 
 def test_a_job_is_runnable_in_its_queue_when_it_is_due_and_not_leased(h):
-    """72, 82-87: queue matches, status is ready, run_at IS NULL OR run_at <= now."""
+    """28-29, 72, 82-87: queue matches, status is ready, run_at IS NULL OR run_at <= now."""
     now = h.enqueue_job().id
     due = h.enqueue_job(run_at=h.now).id
     h.enqueue_job(run_at=h.now + 1)
@@ -154,7 +154,7 @@ def test_a_scheduled_job_that_is_reclaimed_runs_at_once(h):
 
 
 def test_reserve_sets_the_state_and_the_whole_lease(h):
-    """66, 73-74, 103-104: status = inflight, lease_token, lease_expires_at = now + leaseFor."""
+    """35-36, 66, 73-74, 101-104: status = inflight, lease_token, lease_expires_at = now + leaseFor."""
     reservation = h.reserve_new_job()
     assert reservation.lease.token
     inspection = h.inspect(reservation.job.id)
@@ -172,7 +172,7 @@ def test_of_many_reserves_at_once_one_gets_the_job(h):
 
 
 def test_extend_moves_only_the_end_of_the_lease(h):
-    """108: lease_expires_at = now + leaseFor."""
+    """106-108: lease_expires_at = now + leaseFor."""
     reservation = h.reserve_new_job()
     before = h.inspect(reservation.job.id)
     h.advance(SECOND)
@@ -204,7 +204,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("end", "state", "fields"), ENDINGS.values(), ids=ENDINGS)
 def test_a_settlement_clears_the_lease_and_writes_its_fields(h, end, state, fields):
-    """64-65, 71, 75-78, 111, 114-115, 118-120: clears lease fields; done, ready with RetryUpdate, dlq with reason."""
+    """30-31, 38-39, 64-65, 75-78, 109-120: clears lease fields; done, ready with RetryUpdate, dlq with reason."""
     reservation = h.reserve_new_job()
     h.must_settle(end(reservation.lease))
     inspection = h.inspect(reservation.job.id)

@@ -2,7 +2,9 @@
 
 A case cites the line of the seed that it proves. The cases run on a ``WorkLease`` in the process, and on one in the
 registry of each store. Where the seed has a trap, the options that avoid it are in tests/ordering: owners with an
-expiry, ``strict=False``, ranges instead of sets. A queue with domains holds no lease during a backoff (142, 143).
+expiry, ``strict=False``, ranges instead of sets. A queue with domains holds no lease during a backoff (142, 143). No
+lock is held across I/O (166): without a store there is none, and with one compare-and-set decides every race, in
+tests/ordering/test_stored_domains.py.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def test_scenario_1_happy_path(lease):
 
 
 def test_scenario_2_queue_then_orchestrated_hand_off(lease):
-    """184-187: ENQUEUED, NEXT_HINT(2). 8, 25, 27, 120: no hand-off, the hint stays in the backlog."""
+    """184-187: ENQUEUED, NEXT_HINT(2). 6-8, 24-27, 103, 120: no hand-off, the hint stays in the backlog."""
     token = acquire(lease, "A", 1)
     assert lease.try_acquire("A", 2) == Enqueued()
     assert lease.succeed("A", token) == NextHint(2)
@@ -139,7 +141,7 @@ def test_scenario_4_retry(lease, clock):
 
 @pytest.mark.parametrize(("waiting", "answer"), [((), GiveUpNoBacklog()), ((7, 5), GiveUpNextHint(7))])
 def test_scenario_5_final_give_up(lease, waiting, answer):
-    """195-196, 135-139, 147: GIVE_UP_*, lease cleared. 42-44: failed offsets have a set of their own."""
+    """195-196, 135-139, 147: GIVE_UP_*, lease cleared. 39-44: failed offsets have a set of their own."""
     token = acquire(lease, "A", 1)
     for offset in waiting:
         lease.try_acquire("A", offset)
@@ -149,7 +151,7 @@ def test_scenario_5_final_give_up(lease, waiting, answer):
 
 
 def test_scenario_6_idempotence(lease):
-    """198-199, 89-91: ALREADY_*, not enqueued again."""
+    """198-199, 19, 89-91: ALREADY_*, not enqueued again."""
     finish(lease, "A", 1)
     give_up(lease, "A", acquire(lease, "A", 2))
     running = acquire(lease, "A", 3)
@@ -176,7 +178,7 @@ def test_invariant_1_a_domain_has_one_lease(lease):
 
 
 def test_invariant_2_no_offset_is_in_two_places(lease):
-    """65-67, 106, 173: disjointness."""
+    """65-67, 106-107, 173: disjointness."""
     finish(lease, "A", 1)
     give_up(lease, "A", acquire(lease, "A", 2))
     acquire(lease, "A", 3)
@@ -211,7 +213,7 @@ def test_invariant_4_an_offset_waits_once_however_often_it_is_tried(lease):
 
 
 def test_invariant_5_only_the_token_of_the_lease_ends_it(lease):
-    """75-76, 116, 133, 155: TokenMismatchException; nothing changes."""
+    """20, 75-76, 116, 133, 155: TokenMismatchException; nothing changes."""
     token = acquire(lease, "A", 1)
     other = acquire(lease, "B", 1)
     before = lease.state("A")

@@ -364,7 +364,7 @@ def test_a_nack_without_a_delay_computes_one_and_the_last_one_fails_the_task(ser
 
 
 def test_workers_are_told_of_work_and_still_claim_it(service, receiver, command):
-    """12, 53: register a callback URL for event types; event type, claim URL; fanout, group (one per group), hash."""
+    """12, 51-53: a callback URL for event types; event type, claim URL; fanout, group (one per group), hash."""
     body = {"eventTypes": [command], "minIntervalSeconds": 3600}
     for path in ("fanout/1", "fanout/2", "group/1", "group/2", "hash/1", "hash/2"):
         mode = path[:-2]
@@ -405,6 +405,13 @@ def test_a_webhook_that_is_not_allowed_is_refused(service, command):
     """16: optional webhook. The settings say where callbacks may go."""
     answer = service.post("/v1/tasks", {"command": command, "webhook": "http://169.254.169.254/latest"})
     assert (answer.status_code, answer.json()["field"]) == (400, "webhook")
+
+
+def test_without_a_secret_there_are_no_webhooks(guarded, command):
+    """11: optional webhook signal dispatcher."""
+    task = {"command": command, "webhook": "https://example.org/"}
+    answer = guarded.post("/v1/tasks", task, token=PRODUCER)
+    assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
 
 
 def test_a_callback_that_fails_is_sent_again_after_a_delay(service, receiver, command):

@@ -129,11 +129,6 @@ def test_nobody_makes_or_claims_deliveries_over_http(service, command):
         assert (answer.status_code, answer.json()["field"]) == (400, "queue")
 
 
-def test_without_a_secret_a_webhook_is_refused(sqlite_service, command):
-    answer = sqlite_service.post("/v1/tasks", {"command": command, "webhook": "https://example.org/"})
-    assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
-
-
 def test_the_callbacks_of_a_tenant_are_signed_with_its_own_secret_although_nobody_has_called_for_it(receiver, tmp_path):
     (tmp_path / "secrets.toml").write_text(f'acme = ["{OLD_SECRET}"]\n')
     webhooks = replace(receiver.settings, secrets_file=str(tmp_path / "secrets.toml"))
