@@ -11,10 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
+from msgspec.structs import replace
 
 from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.jobs import FILL_BATCH, QUEUE, make_records

@@ -11,9 +11,10 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from benchmarks import domain_history
 from benchmarks.comparison import Comparison, compare_throughput

@@ -98,11 +98,17 @@ def toctree(caption: str, pages: list[str]) -> str:
 
 
 def add_fields(_app: Sphinx, what: str, _name: str, value: object, _options: object, lines: list[str]) -> None:
-    """Describe the fields of a dataclass by the comments at the end of their lines."""
-    if what != "class" or not dataclasses.is_dataclass(value):
+    """Describe the fields of a dataclass or a Struct by the comments at the end of their lines."""
+    if what != "class":
+        return
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    else:
+        names = list(getattr(value, "__struct_fields__", ()))
+    if not names:
         return
     comments = field_comments(value)
-    described = [field.name for field in dataclasses.fields(value) if field.name in comments]
+    described = [name for name in names if name in comments]
     lines += ["", *(f":param {name}: {comments[name]}" for name in described)]
 
 

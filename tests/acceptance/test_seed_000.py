@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import Client, Fixed, JobRequest, NoDelay, Unrecoverable, Worker
 from holdfast.clock import HOUR, SECOND, to_datetime

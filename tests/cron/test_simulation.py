@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cron.simulation import simulate
 from tests.cron.stepped_store import SteppedStore

@@ -1,10 +1,10 @@
 """Ordered domains while transactions are open and rows are locked, and in stores from before offsets."""
 
 import threading
-from dataclasses import replace
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import SECOND

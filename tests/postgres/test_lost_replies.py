@@ -2,10 +2,10 @@
 
 import signal
 import threading
-from dataclasses import replace
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import DAY, SECOND

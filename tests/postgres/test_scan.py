@@ -1,7 +1,5 @@
 """A scan of the ledger returns the rows and cursors of ``Admin.ledger``, and passes no running transaction."""
 
-from dataclasses import fields
-
 import psycopg
 import pytest
 
@@ -14,7 +12,7 @@ from holdfast.model.settlement import Ack, Fail
 from tests.postgres.conftest import NOW, open_store
 
 MINUTE = 60_000_000
-NAMES = [field.name for field in fields(LedgerRow)]
+NAMES = list(LedgerRow.__struct_fields__)
 ACK = "SELECT * FROM holdfast.ack('main', %s, %s, %s, NULL, NULL, NULL)"
 
 
@@ -64,7 +62,7 @@ def test_job_columns_hold_the_jobs_that_find_returns(store, job, where, limit):
     end_jobs(store, job, 20)
     store.enqueue([job(meta={"a": [1]}, idempotency_key="k"), job(queue="other", name="é", run_at=NOW)], now=NOW)
     assert isinstance(store, JobScan)
-    names = [field.name for field in fields(JobRecord)]
+    names = list(JobRecord.__struct_fields__)
     after: str | None = None
     while True:
         page = store.find(where, limit=limit, after=after)

@@ -12,8 +12,6 @@ import msgspec
 import pytest
 
 from holdfast.drivers.contract import QueueSettings
-from holdfast.drivers.remote.rows import pack_job
-from holdfast.drivers.remote.settlements import AckMessage
 from holdfast.drivers.remote.verbs import CONTENT_TYPE, MAX_CALL_BYTES, VERBS, Verb
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
@@ -24,12 +22,12 @@ from tests.service.http_service import running_service, sqlite_url
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
 LEASE = Lease(job_id="j", token="1.0", fence=1, expires_at=2)
 SAMPLES: dict[str, Any] = {
-    "jobs": [pack_job(JOB)],
+    "jobs": [JOB],
     "queues": ["q"],
     "limit": 1,
     "lease_for": 1_000_000,
     "leases": [LEASE],
-    "settlements": [AckMessage(Ack(LEASE))],
+    "settlements": [Ack(LEASE)],
     "follow": ["j"],
     "timeout": 0.0,
     "job_id": "j",

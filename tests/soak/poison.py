@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import holdfast
 from holdfast.driver import State

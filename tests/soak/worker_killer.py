@@ -10,10 +10,11 @@ import signal
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import Holdfast, WorkerOptions

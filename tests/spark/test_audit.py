@@ -1,9 +1,10 @@
 """Every planted violation is found by its check, and histories of correct stores are certified."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from holdfast import connect
 from holdfast.clock import DAY, SECOND

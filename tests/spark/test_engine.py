@@ -4,11 +4,11 @@ import os
 import signal
 import threading
 import time
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast.app import Holdfast

@@ -1,11 +1,11 @@
 """The row source of a slot, without Spark."""
 
 import re
-from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyspark.sql.types import LongType, StringType
 
 import holdfast

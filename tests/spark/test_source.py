@@ -4,11 +4,11 @@ import json
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StringType, StructField, StructType
 

@@ -8,7 +8,6 @@ import os
 import re
 import threading
 import time
-from dataclasses import fields
 from datetime import timedelta
 
 import pytest
@@ -300,9 +299,7 @@ def test_leases_that_were_not_begun_are_logged_at_info(app, drain, logged):
 
 
 def test_a_log_without_the_endings_of_jobs_only_counts_expired_leases(logged):
-    row = LedgerRow(
-        **dict.fromkeys(field.name for field in fields(LedgerRow)) | {"ending": Ending.EXPIRED, "state": State.DEAD}
-    )
+    row = LedgerRow(**dict.fromkeys(LedgerRow.__struct_fields__) | {"ending": Ending.EXPIRED, "state": State.DEAD})
     observer = LogObserver(statuses=["lost"])
     observer.started("w", ["q"])
     observer.reaped(2, [ExpiredLease(row=row)] * 2)

@@ -3,10 +3,10 @@
 import logging
 import sqlite3
 import threading
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import Client, Holdfast, JobRequest, connect
 from holdfast.approvals import approve

@@ -2,10 +2,10 @@
 
 import threading
 import time
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import Holdfast, JobBuilder, JobRequest, connect
 from holdfast.clock import SECOND, ManualClock

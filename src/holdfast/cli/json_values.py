@@ -8,6 +8,8 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from holdfast.clock import SECOND, from_timedelta, to_datetime
 from holdfast.drivers.contract import DomainInfo, Inspection, QueueSettings
 from holdfast.errors import InvalidInput
@@ -133,7 +135,7 @@ _INSTANT_FIELDS = {"enqueued_at", "available_at", "reserved_at", "started_at", "
 
 def ledger_row(row: LedgerRow) -> dict[str, Any]:
     """Every field of a ledger row."""
-    values = {field.name: getattr(row, field.name) for field in fields(row)}
+    values = msgspec.structs.asdict(row)
     return {name: instant(value) if name in _INSTANT_FIELDS else value for name, value in values.items()}
 
 

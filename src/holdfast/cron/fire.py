@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from holdfast.clock import MILLISECOND, to_datetime

@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from holdfast.drivers.contract import FIND_BYTES, Inspection, JobFilter, QueueCounts
-from holdfast.drivers.unreadable import UnreadableJob, compile_job_reader
+from holdfast.drivers.unreadable import UnreadableJob, make_job_reader
 from holdfast.model import bounds
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Kind, names_of
-from holdfast.model.fast_construction import Checks, compile_reader
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
-from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.ledger import LedgerRow
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 
@@ -26,7 +25,6 @@ DIGEST_BYTES = 16
 
 _encode = msgspec.json.Encoder().encode
 _STATES = {state.value: state for state in State}
-_ENDINGS = {ending.value: ending for ending in Ending}
 
 
 def to_json(values: Iterable[object]) -> str:
@@ -44,24 +42,18 @@ def digest_of(payload: bytes) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
 
 
-def job_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], JobRecord]:
-    """Return a function that reads the job, in any state, in a row of ``{job_columns}``.
+_read_strictly = make_job_reader(names_of(JOB_COLUMNS))
 
-    The row has ``before`` further columns before these columns, and ``after`` further columns after them. Of a row that
-    cannot be read it returns what can be read; see ``unreadable``.
+
+def read_job(row: Sequence[Any]) -> JobRecord:
+    """Return the job, in any state, in a row of ``{job_columns}``.
+
+    Of a row that cannot be read it returns what can be read; see ``unreadable``.
     """
-    read = compile_job_reader(["_"] * before + [*names_of(JOB_COLUMNS)] + ["_"] * after)
-
-    def read_any(row: Sequence[Any]) -> JobRecord:
-        try:
-            return read(row)
-        except UnreadableJob as unreadable:
-            return unreadable.job
-
-    return read_any
-
-
-_read_strictly = compile_job_reader(names_of(JOB_COLUMNS))
+    try:
+        return _read_strictly(row)
+    except UnreadableJob as unreadable:
+        return unreadable.job
 
 
 def without_unreadable(job_ids: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
@@ -75,35 +67,29 @@ def without_unreadable(job_ids: Sequence[str], rows: Iterable[Sequence[Any]]) ->
     return [job_id for job_id in job_ids if job_id not in unreadable] if unreadable else list(job_ids)
 
 
-def ledger_row_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], LedgerRow]:
-    """Return a function that reads the ledger row in a row of ``{ledger_columns}``; see ``job_reader``.
+def read_ledger_row(row: Sequence[Any]) -> LedgerRow:
+    """Return the ledger row in a row of ``{ledger_columns}``, which other columns may follow.
 
     An instant or a count that is none is shown as the nearest one: the row of a job that somebody has changed by hand
     must not hide the rows beside it.
     """
-    names = names_of(LEDGER_COLUMNS)
-    columns = ["_"] * before + [*names] + ["_"] * after
-    converters: dict[str, Callable[[Any], object]] = {"ending": _ENDINGS.__getitem__, "state": _STATES.get}
-    most = {
-        column.name: bounds.LAST_INSTANT if column.kind is Kind.INSTANT else bounds.MAX_OFFSET
-        for column in LEDGER_COLUMNS
-        if column.kind in (Kind.INSTANT, Kind.INTEGER)
-    }
-    read = compile_reader(LedgerRow, columns, converters=converters)
+    values = row[: len(LEDGER_COLUMNS)]
+    try:
+        return msgspec.convert(values, LedgerRow)
+    except msgspec.ValidationError:
+        return msgspec.convert(_repair_ledger_row(values), LedgerRow)
 
-    def read_repaired(row: Sequence[Any]) -> LedgerRow:
-        values = [
-            min(max(value, 0), most[name]) if name in most and value is not None else value
-            for name, value in zip(columns, row, strict=True)
-        ]
-        return read(values)
 
-    optional = {column.name for column in LEDGER_COLUMNS if column.nullable}
-    conditions = [
-        f"_{name} is None or 0 <= _{name} <= {last}" if name in optional else f"0 <= _{name} <= {last}"
-        for name, last in most.items()
-    ]
-    return compile_reader(LedgerRow, columns, converters=converters, checks=Checks(conditions, {}, (), read_repaired))
+def _repair_ledger_row(values: Sequence[Any]) -> list[Any]:
+    repaired = []
+    for column, value in zip(LEDGER_COLUMNS, values, strict=True):
+        if column.name == "state":
+            repaired.append(_STATES.get(value))
+        elif column.kind in (Kind.INSTANT, Kind.INTEGER) and value is not None:
+            repaired.append(max(0, min(value, bounds.LAST_INSTANT) if column.kind is Kind.INSTANT else value))
+        else:
+            repaired.append(value)
+    return repaired
 
 
 SETTINGS_COLUMNS = (
@@ -142,7 +128,6 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
 
 
 _INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
-_read_inspected_job = job_reader(before=_INSPECTION_COLUMNS)
 
 
 def read_inspection(row: Sequence[Any]) -> Inspection:
@@ -150,7 +135,7 @@ def read_inspection(row: Sequence[Any]) -> Inspection:
     available_at, worker, fence, *instants, cancel, noted, progress, checkpoint = row[:_INSPECTION_COLUMNS]
     reserved_at, started_at, expires_at, ended_at = map(_instant_in, instants)
     return Inspection(
-        job=_read_inspected_job(row),
+        job=read_job(row[_INSPECTION_COLUMNS:]),
         available_at=_instant_in(available_at) or 0,
         worker=worker,
         fence=fence,
@@ -168,8 +153,10 @@ def _instant_in(stored: int | None) -> int | None:
     return None if stored is None or not 0 <= stored <= bounds.LAST_INSTANT else stored
 
 
-read_entry: Callable[[Sequence[Any]], Entry] = compile_reader(Entry, ("key", "value", "version", "expires_at"))
-"""Return the registry entry in a row of these columns."""
+def read_entry(row: Sequence[Any]) -> Entry:
+    """Return the registry entry in a row of key, value, version and ``expires_at``."""
+    key, value, version, expires_at = row
+    return Entry(key=key, value=value, version=version, expires_at=expires_at)
 
 
 def split_repeated_entries(changes: Sequence[Change]) -> Iterator[list[Change]]:

@@ -75,14 +75,25 @@ def check_new_names(field: str, values: Sequence[object]) -> None:
         check_new_name(field, value)
 
 
+def is_text(value: str) -> bool:
+    """Whether a text is short: any script, no control characters, 1 to 256 bytes."""
+    if 0 < len(value) <= MAX_TEXT_BYTES and value.isascii() and value.isprintable():
+        return True  # the common case
+    return not _has_control_characters(value) and 0 < len(value.encode()) <= MAX_TEXT_BYTES
+
+
+def _has_control_characters(value: str) -> bool:
+    return any(unicodedata.category(character) in {"Cc", "Cs"} for character in value)
+
+
 def check_text(field: str, value: object, *, empty: bool = False) -> str:
-    """Check a short text: any script, no control characters, at most 256 bytes."""
-    if isinstance(value, str) and 0 < len(value) <= MAX_TEXT_BYTES and value.isascii() and value.isprintable():
-        return value  # the common case
+    """Check a short text, or with ``empty`` an empty one: see ``is_text``."""
+    if isinstance(value, str) and is_text(value):
+        return value
     wanted = f"text of {'0' if empty else '1'} to {MAX_TEXT_BYTES} bytes without control characters"
     if not isinstance(value, str) or (not value and not empty):
         raise InvalidInput(field, wanted=wanted, got=value)
-    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in value):
+    if _has_control_characters(value):
         raise InvalidInput(field, wanted=wanted, got=repr(value))
     if len(value.encode()) > MAX_TEXT_BYTES:
         raise InvalidInput(field, wanted=wanted, got=f"{len(value.encode())} bytes")
@@ -143,9 +154,14 @@ def duration_from(field: str, value: object, *, least: int = 0) -> int:
     raise InvalidInput(field, wanted=f"a length from {shortest} to {longest}", got=duration.format_exact(value))
 
 
+def is_webhook(value: str) -> bool:
+    """Whether a text is an http or https URL. Whether Holdfast may call it is decided at the time of the call."""
+    return len(value) <= MAX_URL_CHARACTERS and _URL.fullmatch(value) is not None
+
+
 def check_webhook(field: str, value: object) -> str:
-    """Check an http or https URL. Whether Holdfast may call it is decided at the time of the call."""
-    if isinstance(value, str) and len(value) <= MAX_URL_CHARACTERS and _URL.fullmatch(value):
+    """Check an http or https URL."""
+    if isinstance(value, str) and is_webhook(value):
         return value
     raise InvalidInput(field, wanted=f"an http or https URL of at most {MAX_URL_CHARACTERS} characters", got=value)
 

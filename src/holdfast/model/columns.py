@@ -7,8 +7,10 @@ Arrow schemas are derived from the result, so that a new field is added once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow
@@ -40,13 +42,15 @@ _KINDS = {
     "Ending": Kind.TEXT,
     "bytes": Kind.BYTES,
     "int": Kind.INTEGER,
+    "Count": Kind.INTEGER,
+    "Instant": Kind.INSTANT,
     "Mapping[str, object]": Kind.JSON,
 }
 _DURATIONS = frozenset({"timeout"})
 
 
-def _columns_of(record: type) -> tuple[Column, ...]:
-    return tuple(_column(field.name, str(field.type)) for field in fields(record))
+def _columns_of(record: type[msgspec.Struct]) -> tuple[Column, ...]:
+    return tuple(_column(name, record.__annotations__[name]) for name in record.__struct_fields__)
 
 
 def _column(name: str, annotation: str) -> Column:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+import msgspec
+from msgspec.structs import astuple, replace
+
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
-from holdfast.model.unique import check_unique_for
+from holdfast.model.unique import WHILE_QUEUED, check_unique_for
 
 
 class State(StrEnum):
@@ -33,9 +35,11 @@ DEFAULT_MAX_ATTEMPTS = 25
 DEFAULT_MAX_CRASHES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
-    """A job as drivers store it: encoded payload, integer microseconds, no computed fields."""
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """A job as drivers store it: encoded payload, integer microseconds, no computed fields.
+
+    Encoded by msgspec it is an array, and ``msgspec.convert`` makes it of a row: a sixth of the bytes of an object.
+    """
 
     id: str
     type: str
@@ -55,7 +59,7 @@ class JobRecord:
     offset: int | None = None
     limit_key: str | None = None  # a host or customer: the key limits of the queue apply to each key
     name: str | None = None
-    meta: Mapping[str, object] = field(default_factory=dict)
+    meta: Mapping[str, object] = msgspec.field(default_factory=dict)
     webhook: str | None = None
     signature: str | None = None
     state: State = State.READY
@@ -67,8 +71,7 @@ class JobRecord:
     requested_run_at: int | None = None  # the run_at of the request: signed, and never changed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What a handler sees of a job: the work and the number of this attempt."""
 
     id: str
@@ -87,8 +90,64 @@ class Job:
     meta: Mapping[str, object]
 
 
+def is_sound(record: JobRecord) -> bool:
+    """Whether every value is one that an enqueue or a transition can have stored; its types are known to be right.
+
+    This is ``check_stored`` in a fifth of its time: every job is checked when it is enqueued and when it is read.
+    """
+    return (
+        bounds.match_name(record.id) is not None
+        and bounds.is_name(record.type)
+        and bounds.is_name(record.queue)
+        and len(record.payload) <= bounds.MAX_STORED_PAYLOAD_BYTES
+        and record.priority in bounds.PRIORITIES
+        and 0 <= record.created_at <= bounds.MAX_INSTANT
+        and 0 <= record.attempts <= bounds.MAX_COUNT
+        and 1 <= record.max_attempts <= bounds.MAX_COUNT
+        and 0 <= record.crashes <= bounds.MAX_COUNT
+        and (record.max_crashes is None or 1 <= record.max_crashes <= bounds.MAX_COUNT)
+        and (record.run_at is None or 0 <= record.run_at <= bounds.LAST_INSTANT)
+        and (record.requested_run_at is None or 0 <= record.requested_run_at <= bounds.MAX_INSTANT)
+        and (record.timeout is None or 1 <= record.timeout <= bounds.MAX_DURATION)
+        and (record.unique_for is None or WHILE_QUEUED <= record.unique_for <= bounds.MAX_DURATION)
+        and (record.idempotency_key is None or bounds.is_text(record.idempotency_key))
+        and (record.domain is None or bounds.is_text(record.domain))
+        and (record.offset is None or (record.domain is not None and 0 <= record.offset <= bounds.MAX_OFFSET))
+        and (record.limit_key is None or bounds.is_text(record.limit_key))
+        and (record.name is None or bounds.is_text(record.name))
+        and (record.webhook is None or bounds.is_webhook(record.webhook))
+        and (record.signature is None or bounds.is_text(record.signature))
+        and (not record.last_error or record.last_error == bounds.truncate_text(record.last_error))
+        and (record.failed_at is None or 0 <= record.failed_at <= bounds.MAX_INSTANT)
+        and (not record.dead_reason or record.dead_reason == bounds.truncate_text(record.dead_reason))
+        and (record.dead_at is None or 0 <= record.dead_at <= bounds.MAX_INSTANT)
+        and (record.result is None or len(record.result) <= bounds.MAX_STORED_PAYLOAD_BYTES)
+    )
+
+
+def convert_fields(fields: Sequence[object]) -> JobRecord | None:
+    """Return the record of these values, in the order of the fields; None if one has another type than its field."""
+    try:
+        record = msgspec.convert(fields, JobRecord)
+    except msgspec.ValidationError:
+        return None
+    # It decodes base64 where it finds a text instead of bytes.
+    return record if record.payload is fields[_PAYLOAD] and record.result is fields[_RESULT] else None
+
+
+_PAYLOAD, _RESULT = (JobRecord.__struct_fields__.index(name) for name in ("payload", "result"))
+
+
 def check_new(record: JobRecord) -> None:
     """Refuse a record that a driver could not store, or could never reserve."""
+    if (
+        convert_fields(astuple(record)) is not None
+        and is_sound(record)
+        and record.attempts < record.max_attempts
+        and (record.run_at is None or record.run_at <= bounds.MAX_INSTANT)
+        and record.state == State.READY
+    ):
+        return
     bounds.check_new_name("id", record.id)
     bounds.check_name("type", record.type)
     bounds.check_name("queue", record.queue)

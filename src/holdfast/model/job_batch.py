@@ -7,21 +7,16 @@ building, checking and unpacking one record takes some microseconds, about as lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from typing import overload
 
+from msgspec.structs import replace
+
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
-from holdfast.model.fast_construction import compile_packer, compile_reader
 from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.lease import Reservation, make_reservation
-
-_OWN_FIELDS = ("id", "payload", "idempotency_key", "signature", "limit_key")
-_SHARED_FIELDS = tuple(name for name in JobRecord.__slots__ if name not in _OWN_FIELDS)
-_pack_shared = compile_packer(_SHARED_FIELDS)
-_make_record = compile_reader(JobRecord, _SHARED_FIELDS, arguments=_OWN_FIELDS)
 
 
 class JobBatch(Sequence[JobRecord]):
@@ -96,11 +91,9 @@ class JobBatch(Sequence[JobRecord]):
         key = self.keys[place] if self.keys else None
         signature = self.signatures[place] if self.signatures else None
         limit_key = self.limit_keys[place] if self.limit_keys else self.template.limit_key
-        shared = _pack_shared(self.template)
-        return _make_record(shared, self.ids[place], self.payloads[place], key, signature, limit_key)
+        return self._record(self.ids[place], self.payloads[place], key, signature, limit_key)
 
     def __iter__(self) -> Iterator[JobRecord]:
-        shared = _pack_shared(self.template)
         keys = repeat(None) if self.keys is None else self.keys
         signatures = repeat(None) if self.signatures is None else self.signatures
         limit_keys = repeat(self.template.limit_key) if self.limit_keys is None else self.limit_keys
@@ -112,7 +105,19 @@ class JobBatch(Sequence[JobRecord]):
             limit_keys,
             strict=False,  # ``repeat(None)`` has no end
         ):
-            yield _make_record(shared, job_id, payload, key, signature, limit_key)
+            yield self._record(job_id, payload, key, signature, limit_key)
+
+    def _record(
+        self, job_id: str, payload: bytes, key: str | None, signature: str | None, limit_key: str | None
+    ) -> JobRecord:
+        return replace(
+            self.template,
+            id=job_id,
+            payload=payload,
+            idempotency_key=key,
+            signature=signature,
+            limit_key=limit_key,
+        )
 
 
 def representatives(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from typing import Any
+
+import msgspec
 
 from holdfast.clock import SECOND
 from holdfast.model import bounds
-from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import JobRecord
 
 TOKEN_RANDOM_BYTES = 16
@@ -17,19 +17,24 @@ MIN_LEASE = SECOND // 10  # microseconds, of a worker
 DEFAULT_LEASE = 15 * SECOND
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The ownership of one job: ``token`` proves it, ``fence`` numbers it, ``expires_at`` ends it."""
 
     job_id: str
-    token: str = field(repr=False)  # a secret, not for logs: every process that knows it can settle the job
+    token: str  # a secret, not for logs: every process that knows it can settle the job
     fence: int
     expires_at: int
     cancel_requested: bool = False
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return what ``repr`` and rich show: every field but the token."""
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name != "token"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+    def __repr__(self) -> str:
+        return f"Lease({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """A job and the lease under which the caller owns it, with the checkpoint of an earlier attempt.
 
     An ``isolated`` job runs alone: see ``model.isolation``.
@@ -41,10 +46,6 @@ class Reservation:
     isolated: bool = False
 
 
-_MutableLease = mutable_twin(Lease)
-_MutableReservation = mutable_twin(Reservation)
-
-
 def make_reservation(
     job: JobRecord,
     token: str,
@@ -54,20 +55,12 @@ def make_reservation(
     *,
     isolated: bool = False,
 ) -> Reservation:
-    """Return a job in flight with a new lease; fast, see ``fast_construction``."""
-    lease = _MutableLease()
-    lease.job_id, lease.token, lease.fence, lease.expires_at = job.id, token, fence, expires_at
-    lease.cancel_requested = False
-    lease.__class__ = Lease
-    reservation = _MutableReservation()
-    reservation.job, reservation.lease, reservation.checkpoint = job, lease, checkpoint
-    reservation.isolated = isolated
-    reservation.__class__ = Reservation
-    return cast("Reservation", reservation)
+    """Return a job in flight with a new lease."""
+    lease = Lease(job_id=job.id, token=token, fence=fence, expires_at=expires_at)
+    return Reservation(job=job, lease=lease, checkpoint=checkpoint, isolated=isolated)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueued:
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one enqueued record: ``existed`` if no new job was stored, ``conflict`` if the payloads differ.
 
     ``past`` says that the offset of the record has ended in its domain: its job is done, dead or cancelled, or was
@@ -80,23 +73,12 @@ class Enqueued:
     past: bool = False
 
 
-_MutableEnqueued = mutable_twin(Enqueued)
-
-
 def newly_enqueued(job_ids: Iterable[str]) -> list[Enqueued]:
-    """Return the answers for a batch in which every record is a new job; fast, see ``fast_construction``."""
-    answers = []
-    for job_id in job_ids:
-        answer = _MutableEnqueued()
-        answer.id = job_id
-        answer.existed = answer.conflict = answer.past = False
-        answer.__class__ = Enqueued
-        answers.append(answer)
-    return answers
+    """Return the answers for a batch in which every record is a new job."""
+    return [Enqueued(id=job_id, existed=False) for job_id in job_ids]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What a running attempt reports with its heartbeat; a field of None leaves the stored value unchanged."""
 
     started_at: int | None = None

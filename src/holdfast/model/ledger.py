@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
+import msgspec
+
+from holdfast.model import bounds
 from holdfast.model.job import State
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Instant = Annotated[int, msgspec.Meta(ge=0, le=bounds.LAST_INSTANT)]
 
 
 class Ending(StrEnum):
@@ -21,23 +27,25 @@ class Ending(StrEnum):
     PURGED = "purged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRow:
-    """One ending, written in the transaction that ends the lease. Without a lease, fence and reserved_at are None."""
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """One ending, written in the transaction that ends the lease. Without a lease, fence and reserved_at are None.
+
+    ``msgspec.convert`` makes it of a stored row, and refuses numbers that no ending has.
+    """
 
     job_id: str
     type: str
     queue: str
     domain: str | None
-    offset: int | None
-    attempt: int
-    fence: int | None
+    offset: Count | None
+    attempt: Count
+    fence: Count | None
     worker: str
-    enqueued_at: int
-    available_at: int
-    reserved_at: int | None
-    started_at: int | None
-    ended_at: int
+    enqueued_at: Instant
+    available_at: Instant
+    reserved_at: Instant | None
+    started_at: Instant | None
+    ended_at: Instant
     ending: Ending
     state: State | None  # of the job after this ending; None once it is purged
     detail: str

@@ -17,8 +17,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from holdfast.clock import Clock, monotonic
 from holdfast.drivers.contract import Registry

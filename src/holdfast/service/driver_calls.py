@@ -78,7 +78,7 @@ async def _run(tenant: Tenant, verb: Verb, arguments: Arguments, *, sees_all: bo
     answer = await run(_call_store, tenant.store, verb, arguments, sees_all=sees_all)
     match arguments:
         case messages.SettleArguments(settlements=settlements):
-            tenant.settled([one.settlement.lease.job_id for one in settlements])
+            tenant.settled([one.lease.job_id for one in settlements])
         case messages.LeasesArguments(leases=leases):
             tenant.settled([one.job_id for one in leases])
         case messages.TimedJobsArguments(job_ids=job_ids):

@@ -11,11 +11,11 @@ from holdfast.artifacts.usage import USAGE_KIND
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.rows import names_of_jobs
-from holdfast.drivers.remote.settlements import AckMessage
 from holdfast.drivers.remote.verbs import Verb
 from holdfast.model import retention
 from holdfast.model.filters import JobFilter
 from holdfast.model.registry import Change
+from holdfast.model.settlement import Ack
 from holdfast.service.auth.principal import Principal
 from holdfast.service.problems import Code, Problem
 from holdfast.service.system_queues import check_visible
@@ -97,8 +97,7 @@ def _writes_of(arguments: Arguments) -> Iterable[Change]:
         case messages.EnqueueArguments(writes=writes):
             return writes
         case messages.SettleArguments(settlements=settlements):
-            acks = (one.settlement for one in settlements if isinstance(one, AckMessage))
-            return (write for ack in acks for write in ack.writes)
+            return (write for one in settlements if isinstance(one, Ack) for write in one.writes)
         case _:
             return ()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.clock import SECOND, from_timedelta, monotonic
 from holdfast.drivers.contract import Inspection
 from holdfast.errors import LeaseError
-from holdfast.model.fast_construction import compile_constructor
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.service.operation import Call
@@ -13,8 +12,6 @@ from holdfast.service.problems import Code, Problem, not_found, refused
 from holdfast.service.system_queues import hide
 from holdfast.service.tenants.tenant import Heartbeat
 from holdfast.settings.serve import ServeSettings
-
-_make_lease = compile_constructor(Lease)
 
 
 def token_of(lease: Lease, lease_for: int) -> str:
@@ -29,7 +26,7 @@ def lease_of(task_id: str, token: str) -> Lease:
     """Return the lease that a request names. The store compares the token, and knows the rest."""
     fence, _, rest = token.partition(".")
     secret, _, _ = rest.partition(".")
-    return _make_lease(job_id=task_id, token=f"{fence}.{secret}", fence=_number(fence) or 0, expires_at=0)
+    return Lease(job_id=task_id, token=f"{fence}.{secret}", fence=_number(fence) or 0, expires_at=0)
 
 
 def _number(text: str) -> int | None:

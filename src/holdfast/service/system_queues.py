@@ -6,9 +6,11 @@ get the signature of the service.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.contract import DomainInfo, Inspection, Page, QueueCounts
 from holdfast.errors import InvalidInput
@@ -18,7 +20,7 @@ from holdfast.service.auth.principal import Principal
 from holdfast.service.problems import Code, Problem
 
 PREFIX = "holdfast."
-_LEDGER_COLUMNS = [field.name for field in fields(LedgerRow)]
+_LEDGER_COLUMNS = LedgerRow.__struct_fields__
 _QUEUE, _DETAIL, _ERROR = (_LEDGER_COLUMNS.index(name) for name in ("queue", "detail", "error"))
 
 
@@ -55,7 +57,7 @@ def hide_in_answer(answer: Any) -> Any:
             return None
         case Page(items=items):
             kept = [_mask(item) if isinstance(item, LedgerRow) else item for item in items if not _is_hidden(item)]
-            return replace(answer, items=kept)
+            return dataclasses.replace(answer, items=kept)
         case [QueueCounts(), *_]:
             return [item for item in answer if not _is_hidden(item)]
         case dict():

@@ -11,14 +11,17 @@ This module does not need pytest. ``holdfast.testing.pytest_plugin`` has the fix
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Protocol, Unpack, cast, overload
+
+from msgspec.structs import replace
 
 from holdfast.app import Holdfast, unknown_type_message
 from holdfast.clock import ManualClock, to_datetime
@@ -375,7 +378,7 @@ def _for_one_job(handler: Handler) -> Handler:
     async def call_async(*arguments: object) -> object:
         return (await handler.function(*([one] for one in arguments)))[0]
 
-    return replace(handler, chunk=None, function=call_async if handler.is_async else call)
+    return dataclasses.replace(handler, chunk=None, function=call_async if handler.is_async else call)
 
 
 def _payload_matcher(wanted: object, task: Task[Any, Any, ..., Any] | None) -> Callable[[object], object]:

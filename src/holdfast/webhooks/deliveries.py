@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from holdfast.clock import DAY, MINUTE, SECOND, Clock, monotonic
 from holdfast.drivers.capabilities import Feature

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds

@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast.clock import to_datetime, to_timedelta
 from holdfast.errors import PayloadUnavailable
-from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_PAYLOAD_REF, RESERVED_META
@@ -21,7 +20,6 @@ from holdfast.wire.envelope import META_CODEC
 
 LoadPayload: TypeAlias = Callable[[str, bytes], bytes]  # the id of the job and its reference
 
-_JobDraft = mutable_twin(Job)
 _NO_META: Mapping[str, object] = {}
 
 
@@ -98,23 +96,22 @@ def read_job(message: JobMessage, codec: Codec = JSON, *, load: LoadPayload | No
     a payload that is stored apart from its job; without it, such a job raises ``PayloadUnavailable``.
     """
     meta = _decode_meta(message)
-    job = _JobDraft()
-    job.id = message.id
-    job.type = message.type
-    job.name = message.name
-    job.payload = decode_payload(_payload_codec(meta, codec), _payload_of(message, meta, load))
-    job.queue = message.queue
-    job.attempt = message.attempt
-    job.max_attempts = message.max_attempts
-    job.fence = message.fence
-    job.created_at = to_datetime(message.created_at)
-    job.run_at = None if message.run_at is None else to_datetime(message.run_at)
-    job.timeout = None if message.timeout is None else to_timedelta(message.timeout)
-    job.domain = message.domain
-    job.offset = message.offset
-    job.meta = {key: value for key, value in meta.items() if not key.startswith(RESERVED_META)} if meta else {}
-    job.__class__ = Job
-    return cast("Job", job)
+    return Job(
+        id=message.id,
+        type=message.type,
+        name=message.name,
+        payload=decode_payload(_payload_codec(meta, codec), _payload_of(message, meta, load)),
+        queue=message.queue,
+        attempt=message.attempt,
+        max_attempts=message.max_attempts,
+        fence=message.fence,
+        created_at=to_datetime(message.created_at),
+        run_at=None if message.run_at is None else to_datetime(message.run_at),
+        timeout=None if message.timeout is None else to_timedelta(message.timeout),
+        domain=message.domain,
+        offset=message.offset,
+        meta={key: value for key, value in meta.items() if not key.startswith(RESERVED_META)} if meta else {},
+    )
 
 
 def read_payload(message: PayloadMessage, codec: Codec = JSON, *, load: LoadPayload | None = None) -> object:

@@ -10,7 +10,6 @@ from uuid_utils import uuid7
 
 from holdfast.clock import from_datetime, from_timedelta
 from holdfast.model import bounds
-from holdfast.model.fast_construction import compile_constructor
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
@@ -21,8 +20,6 @@ from holdfast.wire.codec import JSON, Codec, encode_payload
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
 from holdfast.wire.unique_key import with_unique_key
-
-_make_record = compile_constructor(JobRecord)
 
 SpillPayload: TypeAlias = Callable[[str, bytes], bytes]  # the id of the job and its payload; returns the reference
 
@@ -52,7 +49,7 @@ def to_record(
     meta = _meta(request, codec)
     if spill is not None and len(payload) > max_payload:
         payload, meta = spill(job_id, payload), {**meta, META_PAYLOAD_REF: True}
-    return _make_record(
+    return JobRecord(
         id=job_id,
         type=request.type,
         queue=request.queue,

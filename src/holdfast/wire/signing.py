@@ -10,9 +10,11 @@ import hmac
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NoReturn, Protocol
+
+from msgspec.structs import replace
 
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord

@@ -34,7 +34,6 @@ from holdfast.worker.outcome import (
     Unrecovered,
     error_text,
     plain_text,
-    succeeded,
 )
 from holdfast.worker.output import Output, captured
 from holdfast.worker.resources import Resources
@@ -163,7 +162,7 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
         case _:
             try:
                 encoded = handler.encode_result(answer)
-                return _SUCCEEDED_WITHOUT_RESULT if encoded == b"null" else succeeded(encoded)
+                return _SUCCEEDED_WITHOUT_RESULT if encoded == b"null" else Succeeded(result=encoded)
             except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
                 check_finished(answer)
                 return _without_result(error, strict=bool(handler.strict_result))

@@ -24,7 +24,7 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.retry import DEFAULT, RetryPolicy
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, make_ack
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.worker.outcome import (
     BadPayload,
     BadSignature,
@@ -89,8 +89,6 @@ def decide(
 
 def ack(lease: Lease, outcome: Succeeded, started_at: int | None) -> Ack:
     """Return the settlement of a success: it depends on nothing else."""
-    if not outcome.writes and not outcome.detail:
-        return make_ack(lease, started_at, outcome.result)
     return Ack(lease, result=outcome.result, writes=outcome.writes, started_at=started_at, detail=outcome.detail)
 
 

@@ -20,8 +20,10 @@ import logging
 import random
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from holdfast.clock import DAY, SECOND, from_timedelta
 from holdfast.drivers.capabilities import Feature
@@ -29,7 +31,7 @@ from holdfast.drivers.contract import Store
 from holdfast.errors import LeaseError, StoreError, Unsupported, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
-from holdfast.model.registry import Change, Entry, make_change
+from holdfast.model.registry import Change, Entry
 from holdfast.model.request import META_SINGLE_INSTANCE
 from holdfast.model.settlement import Ack, Settlement, add_writes
 from holdfast.wire.guard_entries import LOCK_KIND, MARK_KIND, Holder, lock_key, mark_key, read_holder
@@ -60,15 +62,15 @@ class _Claim:
 
     def take(self, version: int) -> Change:
         """Return the change that takes the entry, if it still has this version."""
-        return make_change((self.kind, self.key, self.value, version, self.ttl))
+        return Change(kind=self.kind, key=self.key, value=self.value, version=version, ttl=self.ttl)
 
     def extend(self) -> Change:
         """Return the change that keeps a lock for another lease."""
-        return make_change((self.kind, self.key, self.value, self.version, self.ttl))
+        return Change(kind=self.kind, key=self.key, value=self.value, version=self.version, ttl=self.ttl)
 
     def remove(self) -> Change:
         """Return the change that gives a lock back. It changes nothing if another run has the lock by now."""
-        return make_change((self.kind, self.key, None, self.version, None))
+        return Change(kind=self.kind, key=self.key, value=None, version=self.version)
 
 
 Refused = list[tuple[Run, Outcome]]  # runs that do not start, each with its outcome
@@ -307,7 +309,7 @@ def _single_instance_of(job: JobRecord) -> bool | str:
 
 def _done(run: Run, claim: _Claim) -> Change:
     value = Holder(job_id=run.reservation.job.id, fence=run.reservation.lease.fence, done=True).encode()
-    return make_change((claim.kind, claim.key, value, claim.version, claim.done_ttl))
+    return Change(kind=claim.kind, key=claim.key, value=value, version=claim.version, ttl=claim.done_ttl)
 
 
 def _without_guards(settlement: Settlement) -> Settlement:

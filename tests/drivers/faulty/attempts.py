@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space

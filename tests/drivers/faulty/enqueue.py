@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.drivers.memory.reserve import lease_rows
 from holdfast.drivers.memory.rows import Row, StoredKey

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space

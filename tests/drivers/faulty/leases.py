@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.memory.driver import MemoryDriver
 from holdfast.drivers.memory.rows import Row

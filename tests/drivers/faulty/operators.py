@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.settle import end_leases
@@ -51,7 +53,8 @@ class InspectShowsToken(FaultyDriver):
             return inspection
         token = self._space.rows[inspection.job.id].token or ""
         return replace(
-            inspection, note=replace(inspection.note, progress=(inspection.note.progress or b"") + token.encode())
+            inspection,
+            note=structs.replace(inspection.note, progress=(inspection.note.progress or b"") + token.encode()),
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.space import Space

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.clock import Clock
 from holdfast.drivers.memory.driver import MemoryStore

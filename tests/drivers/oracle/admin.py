@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.contract import QueueCounts, ResumeAction, Trimmed
 from holdfast.model.job import State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model.job import State

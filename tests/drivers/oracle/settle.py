@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from holdfast.errors import LeaseError, WriteRefused
 from holdfast.model.bounds import MAX_COUNT

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease

@@ -6,10 +6,13 @@ that one call writes. These values are translated between the two sides, not com
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import ResumeAction, Store, Trimmed
@@ -188,7 +191,7 @@ class ComparedStore:
         wanted = self.oracle.trim(ended_for=ended_for, ledger_for=ledger_for, now=self.now)
         trimmed = self.store.trim(ended_for=ended_for, ledger_for=ledger_for, now=self.now)
         self.keys_left += wanted.dedupe - trimmed.dedupe
-        assert_same("trim", replace(wanted, dedupe=trimmed.dedupe), trimmed)
+        assert_same("trim", dataclasses.replace(wanted, dedupe=trimmed.dedupe), trimmed)
         assert_true(self.keys_left >= 0, "trim removed a key that may not be removed")
         return wanted
 

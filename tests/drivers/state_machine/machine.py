@@ -6,11 +6,12 @@ microsecond of the next deadline.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from holdfast.clock import DAY, HOUR
 from holdfast.drivers.capabilities import Feature
@@ -163,11 +164,11 @@ class LeaseMachine(ComparedMachine):
     ) -> None:
         """Set pause, limits and rates of a queue, or of a type in it, and reserve under them."""
         if drawn.paused_until is not None:
-            drawn = replace(drawn, paused_until=self.compared.now + drawn.paused_until)
+            drawn = dataclasses.replace(drawn, paused_until=self.compared.now + drawn.paused_until)
         if drawn.held_until is not None:
-            drawn = replace(drawn, held_until=self.compared.now + drawn.held_until)
+            drawn = dataclasses.replace(drawn, held_until=self.compared.now + drawn.held_until)
         if type_ is not None or not self.has(Feature.KEY_LIMITS):  # a type has no limits by key
-            drawn = replace(drawn, key_max_inflight=None, key_rate=None, key_burst=None)
+            drawn = dataclasses.replace(drawn, key_max_inflight=None, key_rate=None, key_burst=None)
         self.compared.configure(queue, drawn, type=type_, only=only)
         self.compared.reserve(QUEUES, limit=3, lease_for=HOUR, worker=WORKERS[1], types=None)
 

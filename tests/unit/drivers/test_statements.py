@@ -41,5 +41,5 @@ def test_a_statement_is_named_by_its_folder_and_file(tmp_path, monkeypatch):
 
 
 def test_the_columns_of_a_job_are_the_fields_of_its_record():
-    assert COLUMN_LISTS["job_columns"] == JobRecord.__slots__
-    assert len(COLUMN_LISTS["live_job_columns"]) == len(JobRecord.__slots__)
+    assert COLUMN_LISTS["job_columns"] == JobRecord.__struct_fields__
+    assert len(COLUMN_LISTS["live_job_columns"]) == len(JobRecord.__struct_fields__)

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.drivers.packing import job_reader, ledger_row_reader
-from holdfast.drivers.unreadable import UnreadableJob, compile_job_reader, read_any_text
+from holdfast.drivers.packing import read_job as read_leniently
+from holdfast.drivers.packing import read_ledger_row
+from holdfast.drivers.unreadable import UnreadableJob, make_job_reader, read_any_text
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
@@ -16,8 +17,7 @@ NAMES = names_of(JOB_COLUMNS)
 JOB = JobRecord(id="a", type="t", queue="q", payload=b"x", created_at=5)
 GOOD = {name: getattr(JOB, name) for name in NAMES} | {"meta": None, "state": "dead"}
 
-read_strictly = compile_job_reader(NAMES)
-read_leniently = job_reader()
+read_strictly = make_job_reader(NAMES)
 
 hostile = st.one_of(  # no fractions: the columns of both stores refuse them
     st.none(),
@@ -76,5 +76,5 @@ def test_numbers_of_the_ledger_are_shown_as_the_nearest_that_there_are():
     kinds = {"text": "x", "instant": 2**63 - 1, "integer": -(2**63)}
     row = [kinds[column.kind] for column in LEDGER_COLUMNS]
     row[names_of(LEDGER_COLUMNS).index("ending")] = "acked"
-    read = ledger_row_reader()(row)
+    read = read_ledger_row(row)
     assert (read.ending, read.attempt, read.ended_at, read.started_at) == (Ending.ACKED, 0, *[bounds.LAST_INSTANT] * 2)

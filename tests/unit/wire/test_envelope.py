@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
@@ -351,7 +351,7 @@ OTHER: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(JobRecord)])
+@pytest.mark.parametrize("field", JobRecord.__struct_fields__)
 def test_the_identity_covers_exactly_the_fields_that_never_change(field: str):
     differs = identity_bytes(replace(RECORD, **{field: OTHER[field]})) != identity_bytes(RECORD)
     assert differs == (field not in CHANGES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
@@ -108,7 +109,7 @@ def test_a_key_of_a_queue_signs_and_verifies_only_jobs_of_this_queue():
     assert str(signed(signer=ring).signature).startswith("mail-1:")
     assert str(other_queue.signature).startswith("k1:")
     # Somebody who has only the key of the queue mail makes a job for another queue.
-    thief = Signer(KeyRing([replace(mail, queue=None)]), space="acme")
+    thief = Signer(KeyRing([dataclasses.replace(mail, queue=None)]), space="acme")
     assert ring.verify(signed(replace(JOB, queue="other"), thief)) is Verdict.INVALID
     with pytest.raises(InvalidInput, match="a key for the queue other"):
         Signer(KeyRing([mail])).sign([replace(JOB, queue="other")])

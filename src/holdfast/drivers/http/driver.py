@@ -25,7 +25,6 @@ from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DriverDescription
 from holdfast.drivers.remote.rows import pack_jobs
-from holdfast.drivers.remote.settlements import pack_settlements
 from holdfast.drivers.remote.verbs import VERBS
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, Unsupported
@@ -155,7 +154,7 @@ class HttpDriver:
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """See ``Driver.settle``."""
         self._validation.check_settle(settlements)
-        arguments = messages.SettleArguments(settlements=pack_settlements(settlements), now=self._now(now))
+        arguments = messages.SettleArguments(settlements=list(settlements), now=self._now(now))
         answers: list[LeaseError | None] = self._call("settle", arguments)
         return answers
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.contract import FIND_BYTES, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.rows import Row

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.drivers.memory.domains import Domain, Halt, Place, Wait
 from holdfast.drivers.memory.ledger import Ledger

@@ -22,6 +22,7 @@ from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
     read_inspection,
+    read_job,
     read_settings,
     read_whole_page,
     reads_past_rows,
@@ -34,7 +35,7 @@ from holdfast.drivers.postgres import ledger
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
-from holdfast.drivers.postgres.rows import NO_VALUE, read_job
+from holdfast.drivers.postgres.rows import NO_VALUE
 from holdfast.drivers.statements import NEWEST
 from holdfast.drivers.unreadable import read_any_meta
 from holdfast.errors import InvalidInput

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
+
+import msgspec
 
 from holdfast.drivers.packing import DIGEST_BYTES, digest_of, pack_meta
 from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
@@ -74,9 +76,7 @@ def _packer_of(column: Column) -> Packer:
 _OPTIONAL_PACKERS: dict[str, Packer] = {
     column.name: _packer_of(column) for column in STORED_COLUMNS if column.name not in _REQUIRED_COLUMNS
 }
-_DEFAULTS: dict[str, object] = {"meta": {}} | {
-    field.name: field.default for field in fields(JobRecord) if field.default is not MISSING
-}
+_DEFAULTS: dict[str, object] = {field.name: field.default for field in msgspec.structs.fields(JobRecord)} | {"meta": {}}
 
 
 @dataclass(frozen=True, slots=True)

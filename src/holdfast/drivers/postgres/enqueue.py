@@ -25,7 +25,6 @@ from holdfast.drivers.postgres.ledger import read_position
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.errors import WriteRefused
 from holdfast.model.columns import Column, Kind
-from holdfast.model.fast_construction import compile_packer
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
@@ -218,7 +217,7 @@ def _enqueue_one(
 def pack_job(job: JobRecord) -> list[object]:
     """Return the values of ``enqueue_one``: the payload digest of a job with a key, then the columns of the job."""
     digest = None if job.idempotency_key is None else digest_of(job.payload)
-    values = [digest, *_pack_columns(job)]
+    values = [digest, *_stored_values(job)]
     values[_META] = pack_meta(job.meta)
     return values
 
@@ -249,6 +248,6 @@ def _value_of(column: Column) -> Callable[[JobRecord], Any]:
     return (lambda job: pack_meta(job.meta)) if column.kind is Kind.JSON else attrgetter(column.name)
 
 
-_pack_columns = compile_packer([column.name for column in STORED_COLUMNS])
+_stored_values = attrgetter(*(column.name for column in STORED_COLUMNS))
 _META = 1 + [column.name for column in STORED_COLUMNS].index("meta")  # its place in the values of ``enqueue_one``
 _COLUMN_PACKERS = [(_value_of(column), _array_packer(column)) for column in STORED_COLUMNS]

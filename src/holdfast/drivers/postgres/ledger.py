@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Page
 from holdfast.drivers.optional import LedgerDelay
-from holdfast.drivers.packing import Row
+from holdfast.drivers.packing import Row, read_ledger_row
 from holdfast.drivers.postgres.database import Database
-from holdfast.drivers.postgres.rows import POSITION_COLUMNS, read_ledger_row, read_tail_row
+from holdfast.drivers.postgres.rows import POSITION_COLUMNS
 from holdfast.drivers.validation import foreign_cursor
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
@@ -86,12 +86,12 @@ def tail(database: Database, before: str | None, limit: int) -> Page[LedgerRow]:
         *_, xid, seq = rows[-1]
         cursor = str(Position(xid, seq - 1))
     cursors = [f"{xid}-{seq}" for *_, xid, seq in reversed(rows)]
-    return Page([read_tail_row(row) for row in reversed(rows)], cursor, cursors)
+    return Page([read_ledger_row(row) for row in reversed(rows)], cursor, cursors)
 
 
 def rows_of_transactions(database: Database, xids: Sequence[int]) -> list[LedgerRow]:
     """Return the rows that these transactions wrote. They have ended, so no horizon is needed."""
-    return [read_tail_row(row) for row in database.query_page("ledger/of_transactions", {"xids": list(xids)})]
+    return [read_ledger_row(row) for row in database.query_page("ledger/of_transactions", {"xids": list(xids)})]
 
 
 def tuples(database: Database, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.arrays import pack_texts

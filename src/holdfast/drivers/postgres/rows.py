@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.packing import Row, job_reader, ledger_row_reader
+from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.columns import STORED_COLUMNS
 from holdfast.drivers.statements import ENDED_ONLY
-from holdfast.drivers.unreadable import compile_job_reader
+from holdfast.drivers.unreadable import make_job_reader
 from holdfast.model.columns import names_of
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation, make_reservation
@@ -14,11 +14,7 @@ STORED_ID = 5  # the place of the job's id in a row of ``reserve``
 NO_VALUE = "?"  # no id or token is this
 POSITION_COLUMNS = 6  # of read_ledger, after the ledger row: its position and the values to check the cursor against
 
-read_job = job_reader()
-read_ledger_row = ledger_row_reader(after=POSITION_COLUMNS)
-read_tail_row = ledger_row_reader(after=2)  # the position of the row
-
-_read_leased_job = compile_job_reader(
+_read_leased_job = make_job_reader(
     ("_", "_", "_", "_", "_", *names_of(STORED_COLUMNS)),
     constants={"state": State.INFLIGHT, **dict.fromkeys(ENDED_ONLY)},
 )

@@ -15,11 +15,11 @@ from holdfast.drivers.contract import (
     ResumeAction,
 )
 from holdfast.drivers.remote.rows import JobsMessage, read_jobs
-from holdfast.drivers.remote.settlements import SettlementMessage
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, Note
+from holdfast.model.settlement import Settlement
 
 _NOT_OF_THE_VERB = frozenset({"space", "call_id"})
 
@@ -95,11 +95,7 @@ class ExtendArguments(Timed, kw_only=True):
 class SettleArguments(Timed, kw_only=True):
     """See ``Driver.settle``."""
 
-    settlements: list[SettlementMessage]
-
-    def for_call(self) -> dict[str, Any]:
-        """Return the arguments by name."""
-        return {**super().for_call(), "settlements": [one.settlement for one in self.settlements]}
+    settlements: list[Settlement]
 
 
 class ReapArguments(Timed, kw_only=True):

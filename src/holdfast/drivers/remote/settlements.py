@@ -1,4 +1,4 @@
-"""Settlements and their refusals as tagged messages: the tag says which of them a message is."""
+"""The refusals of ``settle`` and ``extend`` as tagged messages: the tag says which of them a message is."""
 
 from __future__ import annotations
 
@@ -9,60 +9,10 @@ import msgspec
 
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch, WriteRefused
 from holdfast.model.lease import Lease
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 
 class _Message(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     pass
-
-
-class AckMessage(_Message, tag=Ack.verb):
-    """An ``Ack``."""
-
-    settlement: Ack
-
-
-class RetryMessage(_Message, tag=Retry.verb):
-    """A ``Retry``."""
-
-    settlement: Retry
-
-
-class FailMessage(_Message, tag=Fail.verb):
-    """A ``Fail``."""
-
-    settlement: Fail
-
-
-class ReleaseMessage(_Message, tag=Release.verb):
-    """A ``Release``."""
-
-    settlement: Release
-
-
-SettlementMessage: TypeAlias = AckMessage | RetryMessage | FailMessage | ReleaseMessage
-
-
-def pack_settlements(settlements: Iterable[Settlement]) -> list[SettlementMessage]:
-    """Return settlements as messages."""
-    return [_pack_settlement(settlement) for settlement in settlements]
-
-
-def _pack_settlement(settlement: Settlement) -> SettlementMessage:
-    match settlement:
-        case Ack():
-            return AckMessage(settlement)
-        case Retry():
-            return RetryMessage(settlement)
-        case Fail():
-            return FailMessage(settlement)
-        case Release():
-            return ReleaseMessage(settlement)
-        case _:
-            assert_never(settlement)
-
-
-# Refusals ---------------------------------------------------------------------------------------------------
 
 
 class NotInflightMessage(_Message, tag="not_inflight"):

@@ -21,14 +21,6 @@ from holdfast.drivers.contract import (
 from holdfast.drivers.optional import LedgerDelay, SpaceRemoval
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
-from holdfast.drivers.remote.rows import (
-    JobRow,
-    ReservationRow,
-    pack_job,
-    pack_reservations,
-    read_job,
-    read_reservations,
-)
 from holdfast.drivers.remote.settlements import (
     ExtendAnswer,
     RefusalMessage,
@@ -38,10 +30,10 @@ from holdfast.drivers.remote.settlements import (
     read_refusals,
 )
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued
+from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.ledger import LedgerRow
 
-PROTOCOL_VERSION = 1  # of all messages; a changed field makes another one
+PROTOCOL_VERSION = 2  # of all messages; a changed field makes another one
 CONTENT_TYPE = f"application/vnd.holdfast.driver.v{PROTOCOL_VERSION}+msgpack"
 MAX_CALL_BYTES = 80 << 20  # of the arguments: one payload of the largest size, and the rest of its job
 MAX_ANSWER_BYTES = 160 << 20
@@ -103,37 +95,15 @@ def encode_arguments(arguments: Arguments) -> bytes:
     return _encode(arguments)
 
 
-_ENQUEUE_LEASED = (
-    lambda answer: (answer[0], pack_reservations(answer[1])),
-    lambda answer: (answer[0], read_reservations(answer[1])),
-)
-
-
-def _pack_page(page: Page[JobRecord]) -> Page[JobRow]:
-    return Page([pack_job(job) for job in page.items], page.cursor, page.cursors)
-
-
-def _read_page(page: Page[JobRow]) -> Page[JobRecord]:
-    return Page([read_job(row) for row in page.items], page.cursor, page.cursors)
-
-
 _VERBS = (
     # Driver
     Verb(name="enqueue", arguments=messages.EnqueueArguments, answer=list[Enqueued]),
     Verb(
         name="enqueue_leased",
         arguments=messages.EnqueueLeasedArguments,
-        answer=tuple[list[Enqueued], list[ReservationRow]],
-        pack=_ENQUEUE_LEASED[0],
-        read=_ENQUEUE_LEASED[1],
+        answer=tuple[list[Enqueued], list[Reservation]],
     ),
-    Verb(
-        name="reserve",
-        arguments=messages.ReserveArguments,
-        answer=list[ReservationRow],
-        pack=pack_reservations,
-        read=read_reservations,
-    ),
+    Verb(name="reserve", arguments=messages.ReserveArguments, answer=list[Reservation]),
     Verb(
         name="extend",
         arguments=messages.ExtendArguments,
@@ -164,7 +134,7 @@ _VERBS = (
     # Admin
     Verb(name="get", arguments=messages.JobArguments, answer=JobRecord | None),
     Verb(name="inspect", arguments=messages.InspectArguments, answer=dict[str, Inspection]),
-    Verb(name="find", arguments=messages.FindArguments, answer=Page[JobRow], pack=_pack_page, read=_read_page),
+    Verb(name="find", arguments=messages.FindArguments, answer=Page[JobRecord]),
     Verb(name="any_open", arguments=messages.AnyOpenArguments, answer=bool),
     Verb(name="counts", arguments=messages.CountsArguments, answer=list[QueueCounts]),
     Verb(name="estimate_counts", arguments=messages.CountsArguments, answer=list[QueueCounts]),

@@ -22,6 +22,7 @@ from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
     read_inspection,
+    read_job,
     read_settings,
     read_whole_page,
     reads_past_rows,
@@ -34,7 +35,7 @@ from holdfast.drivers.packing import (
 from holdfast.drivers.sqlite import domains, ledger, limit_keys, offsets
 from holdfast.drivers.sqlite.domains import assign_turns, end_halts, find_halts
 from holdfast.drivers.sqlite.limit_keys import wake
-from holdfast.drivers.sqlite.rows import STORED_SETTINGS, read_job
+from holdfast.drivers.sqlite.rows import STORED_SETTINGS
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.statements import NEWEST

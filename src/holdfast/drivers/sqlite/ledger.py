@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.drivers import validation
 from holdfast.drivers.contract import Page
-from holdfast.drivers.sqlite.rows import read_ledger_row
+from holdfast.drivers.packing import read_ledger_row
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from holdfast.drivers.packing import (
     GAP_COLUMNS,
     SETTINGS_COLUMNS,
     Row,
-    job_reader,
-    ledger_row_reader,
     pack_meta,
 )
 from holdfast.drivers.statements import ENDED_ONLY
-from holdfast.drivers.unreadable import compile_job_reader
+from holdfast.drivers.unreadable import make_job_reader
 from holdfast.model.columns import JOB_COLUMNS, names_of
-from holdfast.model.fast_construction import compile_packer
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Reservation, make_reservation
 from holdfast.model.order import Lane
@@ -36,14 +35,8 @@ SEQ, ID, NOTED = 1, 2, -1  # positions in a row of ``reserve/due.sql``
 PAYLOAD = 2 + DUE_COLUMNS.index("payload")
 LIMIT_KEY = 2 + DUE_COLUMNS.index("limit_key")
 
-read_job = job_reader()
-read_ledger_row = ledger_row_reader(after=1)  # the number of the row
-
-_pack_insert = compile_packer(
-    INSERT_COLUMNS[3:],
-    arguments=("space", "turn", "available_at", "enqueued_at", "packed_meta", "payload", "payload_seq"),
-)
-_read_due = compile_job_reader(
+_plain_fields = attrgetter(*INSERT_COLUMNS[3:])
+_read_due = make_job_reader(
     ("_", "_", *DUE_COLUMNS, "_"),
     arguments=_LANE,
     constants={"state": State.INFLIGHT, **dict.fromkeys(ENDED_ONLY)},
@@ -52,8 +45,7 @@ _read_due = compile_job_reader(
 
 def insert_row(job: JobRecord, space: str, now: int, payload_seq: int | None = None) -> Row:
     """Return the parameters of ``enqueue/insert.sql``. ``payload_seq`` names the row of a large payload."""
-    return _pack_insert(
-        job,
+    return (
         space,
         1 if job.domain is None else 0,
         now if job.run_at is None else job.run_at,
@@ -61,6 +53,7 @@ def insert_row(job: JobRecord, space: str, now: int, payload_seq: int | None = N
         pack_meta(job.meta) if job.meta else None,
         job.payload if payload_seq is None else b"",
         payload_seq,
+        *_plain_fields(job),
     )
 
 

@@ -7,8 +7,9 @@ apply the decisions to the whole batch, so that payloads never leave SQLite.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import domains, offsets, registry

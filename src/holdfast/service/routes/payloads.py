@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.artifacts.blobs import PAYLOAD_PART, part_folder, task_folder
 from holdfast.artifacts.manifest import PayloadBlob

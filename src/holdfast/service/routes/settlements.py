@@ -13,7 +13,7 @@ from holdfast.errors import ArtifactError, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, make_ack
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.service.artifact_transfers import transfers_of
 from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import check_owned, check_owner, is_known, lease_of, read_owned
@@ -106,7 +106,7 @@ def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Co
         result = stored_json(request.result)
         if result is not None:
             bounds.check_blob("result", result, most=bounds.MAX_PAYLOAD_BYTES)
-        return make_ack(lease, None, result)
+        return Ack(lease, result=result)
     elif stored_json(request.result) is not None:
         raise Problem(Code.INVALID_REQUEST, "wanted no result of a failed attempt; say why in error", field="result")
     elif not request.retryable:

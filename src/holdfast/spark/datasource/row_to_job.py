@@ -5,7 +5,7 @@ A batch with a bad row is refused as a whole. The sink then converts it row by r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, cast
 
@@ -15,8 +15,7 @@ from uuid_utils import uuid7
 
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
-from holdfast.model.fast_construction import mutable_twin
-from holdfast.model.job import DEFAULT_MAX_CRASHES, JobRecord, State
+from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.request import check_meta
 from holdfast.spark.datasource.arrow_json import (
@@ -30,7 +29,6 @@ from holdfast.spark.datasource.options import SinkOptions
 from holdfast.spark.datasource.row_keys import ContentKeys, column_keys
 from holdfast.wire.codec import JSON
 
-_JobDraft = mutable_twin(JobRecord)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -117,7 +115,6 @@ class RowConverter:
             delays = column("delay", constants.get("delay"))
             run_ats = [now + delay if delay else None for delay, _ in zip(delays, payloads, strict=False)]
         records: list[JobRecord] = []
-        add: Callable[[Any], None] = records.append
         for (
             payload,
             key,
@@ -150,30 +147,26 @@ class RowConverter:
             column("meta"),
             strict=False,  # a constant is repeated without end
         ):
-            job = _JobDraft()
-            job.id = str(uuid7())
-            job.type = type_
-            job.queue = queue
-            job.payload = payload
-            job.priority = priority
-            job.run_at = job.requested_run_at = run_at
-            job.timeout = timeout
-            job.created_at = now
-            job.attempts = job.crashes = 0
-            job.max_attempts = max_attempts
-            job.max_crashes = DEFAULT_MAX_CRASHES
-            job.idempotency_key = key
-            job.domain = domain
-            job.offset = offset
-            job.limit_key = limit_key
-            job.name = name
-            job.meta = {} if meta is None else meta
-            job.webhook = webhook
-            job.state = State.READY
-            job.last_error = ""
-            job.unique_for = job.signature = job.failed_at = job.dead_reason = job.dead_at = job.result = None
-            job.__class__ = JobRecord
-            add(job)
+            job = JobRecord(
+                id=str(uuid7()),
+                type=type_,
+                queue=queue,
+                payload=payload,
+                priority=priority,
+                run_at=run_at,
+                timeout=timeout,
+                created_at=now,
+                max_attempts=max_attempts,
+                idempotency_key=key,
+                domain=domain,
+                offset=offset,
+                limit_key=limit_key,
+                name=name,
+                meta={} if meta is None else meta,
+                webhook=webhook,
+                requested_run_at=run_at,
+            )
+            records.append(job)
         return records
 
 

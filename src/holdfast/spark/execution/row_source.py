@@ -8,11 +8,12 @@ them, and so are ordered rows: of each domain, only the first can be leased.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock

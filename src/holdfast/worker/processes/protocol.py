@@ -31,7 +31,6 @@ from holdfast.worker.outcome import (
     Succeeded,
     UnknownType,
     Unrecovered,
-    succeeded,
 )
 
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
@@ -252,7 +251,7 @@ def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
 def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
     """Return the outcome in a message that is not of kind ``INTERRUPTED``."""
     if isinstance(message, RunSucceeded):
-        return _SUCCEEDED_WITHOUT_RESULT if message.result is None else succeeded(message.result)
+        return _SUCCEEDED_WITHOUT_RESULT if message.result is None else Succeeded(result=message.result)
     match message.kind:
         case "result not stored":
             return Succeeded(detail=message.reason)

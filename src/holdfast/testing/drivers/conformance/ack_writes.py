@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.drivers.capabilities import Feature
 from holdfast.errors import JobNotInflight, LeaseExpired, LeaseMismatch, WriteRefused

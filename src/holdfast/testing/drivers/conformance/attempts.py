@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.capabilities import Feature

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Durability, Feature
@@ -90,7 +92,7 @@ def waiting_for_gaps_is_refused_by_a_driver_that_declines_it_and_the_settings_st
         QueueSettings(gap_pass_after=SECOND),
     ):
         with assert_raises(Unsupported) as caught:
-            h.store.configure(QUEUE, replace(settings, max_inflight=1))
+            h.store.configure(QUEUE, dataclasses.replace(settings, max_inflight=1))
         assert_equal((caught[0].feature, caught[0].reason), (Feature.GAPS, reason), "the attributes of the error")
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
@@ -53,7 +55,7 @@ def inspect_without_payloads_leaves_out_only_contents(h: Harness) -> None:
     h.must_settle(Ack(done.lease, result=b"1"))
     ids = [done.job.id, inflight.job.id]
     wanted = {
-        job_id: replace(
+        job_id: dataclasses.replace(
             one,
             job=replace(one.job, payload=b"", result=None),
             note=None if one.note is None else replace(one.note, progress=None, checkpoint=None),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.errors import InvalidInput, JobNotInflight, LeaseExpired, LeaseMismatch
