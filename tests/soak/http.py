@@ -183,14 +183,14 @@ def _run_load(url: str, receiver: Receiver, called: set[str], *, kills: int, cli
 def _kill_at_random(replicas: Sequence[_Replica], kills: int) -> None:
     chance = random.Random(7)
     for number in range(kills):
-        for replica in replicas:
-            await_answer(f"{replica.url}/healthz")
         time.sleep(chance.uniform(0.1, 2.0))
         killed = replicas if number % 5 == 4 else [chance.choice(replicas)]  # from time to time all of them
         for replica in killed:
             replica.kill()
         for replica in killed:
             replica.start()
+        for replica in killed:
+            await_answer(f"{replica.url}/healthz")
 
 
 class _Replica:
