@@ -11,6 +11,7 @@ import sqlite3
 import pytest
 
 from holdfast.service import limits
+from holdfast.service.http.connection import MAX_PIPELINED
 from holdfast.service.timing import ServiceTiming
 from tests.service.http_service import JSON, in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
@@ -200,6 +201,8 @@ def is_whole(data: bytes) -> bool:
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
+LARGE = 600_000  # more than one read of the service
+
 RAW = {
     "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 15\r\n\r\n{}",
     "a length and chunks": POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
@@ -239,6 +242,18 @@ RAW = {
     "one length twice": POST + b"Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}",
     "one length twice with a comma": POST + b"Content-Length: 2, 2\r\n\r\n{}",
     "a chunk size with a bare line feed": POST + b"Transfer-Encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n",
+    "a chunk size with a space": POST + b"Transfer-Encoding: chunked\r\n\r\n2 \r\n{}\r\n0\r\n\r\n",
+    "a chunk size of 65 bits": POST + b"Transfer-Encoding: chunked\r\n\r\n10000000000000002\r\n{}\r\n0\r\n\r\n",
+    "a bare line feed after the last chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\n\n",
+    "a length after the last chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 2\r\n\r\n{}",
+    "a large field after the last chunk": POST
+    + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: "
+    + b"x" * LARGE,
+    "a large extension of a chunk": POST + b"Transfer-Encoding: chunked\r\n\r\n2;" + b"x" * LARGE,
+    "very many line ends": b"\r\n" * LARGE,
+    "a control character in a header": POST + b"X-A: \x01\r\n\r\n",
+    "a tunnel": b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "another version": b"GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n",
 }
 
@@ -261,8 +276,44 @@ def test_headers_that_are_too_large_are_431(sqlite_service, headers, end):
 
 @pytest.mark.parametrize("name", RAW)
 def test_a_later_request_that_is_no_clear_http_is_refused(sqlite_service, name):
-    statuses = re.findall(rb"HTTP/1\.1 (\d+) ", converse(sqlite_service, HEALTH + RAW[name], answers=2))
+    statuses = statuses_of(sqlite_service, HEALTH + RAW[name], answers=2)
     assert statuses in ([b"200", b"400"], [b"200", b"414"], [b"200", b"431"])
+
+
+def statuses_of(service, data: bytes, *, answers: int) -> list[bytes]:
+    return re.findall(rb"HTTP/1\.1 (\d+) ", converse(service, data, answers=answers))
+
+
+def test_a_field_after_the_last_chunk_is_no_header(sqlite_service):
+    ended = POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Request-Id: from-the-end\r\n\r\n"
+    assert b"from-the-end" not in exchange(sqlite_service, ended).data
+
+
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+NOT_A_BODY = b"GET /unknown HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_", [HEALTH[:-2] + UPGRADE + b"\r\n", POST + UPGRADE + b"Content-Length: 0\r\n\r\n"], ids=["GET", "POST"]
+)
+def test_a_request_that_asks_for_another_protocol_is_answered_as_others_are(sqlite_service, request_):
+    [first, second] = statuses_of(sqlite_service, request_ + HEALTH, answers=2)
+    assert (first, second) in ((b"200", b"200"), (b"400", b"200"))
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_the_body_of_a_request_that_asks_for_another_protocol_is_no_request(sqlite_service, is_chunked):
+    """As the HTTP client of Java asks for HTTP/2 in its first request."""
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(NOT_A_BODY), NOT_A_BODY) if is_chunked else NOT_A_BODY
+    length = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(body)
+    sent = POST + UPGRADE + length + b"\r\n\r\n" + body + HEALTH
+    assert statuses_of(sqlite_service, sent, answers=2) == [b"400", b"200"]  # it is no JSON
+
+
+def test_requests_that_are_sent_without_an_end_are_answered_in_part(sqlite_service):
+    answers = converse(sqlite_service, HEALTH * 1000, answers=1000)
+    assert answers.count(b"HTTP/1.1 200 ") == MAX_PIPELINED + 1
+    assert answers.count(b"connection: close") == 1
 
 
 @pytest.mark.parametrize(

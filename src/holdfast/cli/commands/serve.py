@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.observability.prometheus import PrometheusMetrics
 
 LOCK_SECONDS = 8  # less than a call to the store may take: the client learns that nothing was changed
-EXTRA_PACKAGES = {"starlette", "uvicorn", "jwt", "h11", "cryptography"}
+EXTRA_PACKAGES = {"starlette", "uvicorn", "jwt", "httptools", "cryptography"}
 
 
 @click.command(cls=Command)

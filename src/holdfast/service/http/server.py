@@ -7,35 +7,24 @@ import errno
 import ipaddress
 import logging
 import socket
-import sys
 import types
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 
-import h11
-import msgspec
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
-from holdfast.service.http.app import SPARE, App
+from holdfast.service.http.app import App
+from holdfast.service.http.connection import SPARE_CONNECTIONS, limited_connection
 from holdfast.service.http.file_limit import fit_connections
-from holdfast.service.http.joined_writes import JoinedWrites
-from holdfast.service.http.request_head import is_odd
-from holdfast.service.limits import MIN_BYTES_PER_SECOND
-from holdfast.service.problems import CONTENT_TYPE, Code, Problem
 from holdfast.service.service import Service
-from holdfast.service.timing import ServiceTiming
 from holdfast.worker.event_log import log_event
 from holdfast.worker.failure_log import Repeats
 
-MAX_HEADER_BYTES = 16 << 10
 BACKLOG = 512  # connections that wait to be accepted
 ACCEPTS_PER_TURN = 16  # of the event loop: so many connections may be open for a moment although they are too many
 CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``, if the limit of files allows them
-SPARE_CONNECTIONS = 96  # above the limit: each is answered once, probes well and others with 503; more are closed
 LINGER_POLL_SECONDS = 0.02
 NO_FILES_SECONDS = 60.0  # between two records of a process that has no free file
 
@@ -56,7 +45,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 App(service),
-                http=_limited_protocol(most, service.timing),
+                http=limited_connection(most, service.timing),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
@@ -64,7 +53,6 @@ class HttpServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 timeout_keep_alive=service.timing.keep_alive_seconds,
                 timeout_graceful_shutdown=service.timing.drain_seconds,
                 backlog=ACCEPTS_PER_TURN,
@@ -157,111 +145,3 @@ class _Server(uvicorn.Server):
         del sig, frame
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-def _limited_protocol(max_connections: int, timing: ServiceTiming) -> type[H11Protocol]:
-    return type("LimitedProtocol", (_LimitedProtocol,), {"max_connections": max_connections, "timing": timing})
-
-
-class _StrictConnection(h11.Connection):
-    """Refuses heads that h11 accepts and a proxy may read in another way."""
-
-    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
-        if self.their_state is h11.IDLE and is_odd(self.trailing_data[0]):
-            raise h11.RemoteProtocolError("wanted lines that end with CR LF, unfolded headers and one length")
-        return super().next_event()
-
-
-class _LimitedProtocol(H11Protocol):
-    """A connection with deadlines for headers and for a client that does not read."""
-
-    max_connections = 0
-    timing = ServiceTiming()
-    _deadline: asyncio.TimerHandle | None = None
-    _write_deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as H11Protocol
-        super().connection_made(JoinedWrites(transport, self.loop))
-        self.conn = _StrictConnection(h11.SERVER, MAX_HEADER_BYTES)
-        if len(self.connections) > self.max_connections + SPARE_CONNECTIONS:
-            transport.abort()
-            return
-        if len(self.connections) > self.max_connections:
-            self.app_state = {**self.app_state, SPARE: True}
-        self._expect_headers()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._is_answering():
-            self._forget_deadline()
-        elif self._deadline is None and self.timeout_keep_alive_task is None:
-            self._expect_headers()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._forget_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_deadline()
-        self._forget_write_deadline()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._expect_progress()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._forget_write_deadline()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP with a problem, too; only close the connection if an answer has begun."""
-        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
-            self.transport.close()
-            return
-        problem = Problem(Code.INVALID_HTTP, msg)
-        error = sys.exception()  # uvicorn calls this where it handles the error of h11
-        if (
-            isinstance(error, h11.RemoteProtocolError)
-            and error.error_status_hint == Problem(Code.HEADERS_TOO_LARGE).status
-        ):
-            problem = Problem(Code.HEADERS_TOO_LARGE, f"wanted at most {MAX_HEADER_BYTES} bytes")
-        body = msgspec.json.encode(problem.details())
-        headers = [("content-type", CONTENT_TYPE), ("content-length", str(len(body))), ("connection", "close")]
-        for event in (
-            h11.Response(
-                status_code=problem.status, headers=headers, reason=HTTPStatus(problem.status).phrase.encode()
-            ),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    def _expect_progress(self) -> None:
-        """Cut off a client that takes too little of its answer in each period. Nothing is added to it meanwhile."""
-        seconds, before = self.timing.write_seconds, self.transport.get_write_buffer_size()
-
-        def check() -> None:
-            if before - self.transport.get_write_buffer_size() < seconds * MIN_BYTES_PER_SECOND:
-                self.transport.abort()
-            else:
-                self._expect_progress()
-
-        self._write_deadline = self.loop.call_later(seconds, check)
-
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _expect_headers(self) -> None:
-        self._deadline = self.loop.call_later(self.timing.header_seconds, self.transport.abort)
-
-    def _forget_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _forget_write_deadline(self) -> None:
-        if self._write_deadline is not None:
-            self._write_deadline.cancel()
-            self._write_deadline = None
