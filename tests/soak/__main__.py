@@ -26,6 +26,7 @@ from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
 from tests.soak.http_fuzz import run_http_fuzz
 from tests.soak.http_limits import run_http_limits
+from tests.soak.http_neighbours import run_http_neighbours
 from tests.soak.http_overload import run_http_overload_soak
 from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
@@ -114,6 +115,7 @@ SOAKS: dict[str, Soak] = {
     "artifacts": run_artifacts,
     "http-overload": run_http_overload_soak,
     "http-limits": run_http_limits,
+    "http-neighbours": run_http_neighbours,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "spark-runs": lambda folder, scale: run_spark_runs(folder, count=max(5, int(100 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),
