@@ -13,6 +13,7 @@ import pytest
 from holdfast.service import limits
 from holdfast.service.http.connection import MAX_PIPELINED
 from holdfast.service.timing import ServiceTiming
+from holdfast.settings.serve import AuthMode
 from tests.service.http_service import JSON, in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
 
@@ -437,6 +438,44 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path):
             wait_until(lambda: any(one._write_deadline for one in list(running.connections)))
             wait_until(lambda: len(running.connections) == 1)  # that of the client of the test
         assert running.get("/healthz").status_code == 200
+
+
+TOKENS = """
+[[tokens]]
+token = "token-of-slow-readers"
+subject = "slow"
+admin = true
+
+[[tokens]]
+token = "token-of-somebody-else"
+subject = "other"
+scopes = ["read"]
+"""
+
+
+def test_answers_that_nobody_reads_are_bounded_and_cost_the_others_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 16 << 20)
+    (tmp_path / "tokens.toml").write_text(TOKENS)
+    settings = {"auth": (AuthMode.STATIC,), "tokens_file": str(tmp_path / "tokens.toml")}
+    slow, other = "token-of-slow-readers", "token-of-somebody-else"
+    with running_service(sqlite_url(tmp_path), **settings) as running, contextlib.ExitStack() as stack:
+        jobs = [running.post("/v1/tasks", {"command": "a", "payload": "x" * 1_000_000}, token=slow) for _ in range(9)]
+        assert {job.status_code for job in jobs} == {202}
+        claim = running.post("/v1/tasks/claim", {"commands": ["a"]}, token=slow).json()
+        host, port = running.url.removeprefix("http://").split(":")
+        for _ in range(10):  # each wants 8 MB
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, int(port)))
+            head = f"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {slow}\r\n\r\n"
+            connection.sendall(head.encode())
+        wait_until(lambda: running.get("/v1/tasks/x", token=slow).status_code == 503)
+        assert running.service.unsent._held.total() <= 16 << 20
+        assert running.get("/v1/tasks/x", token=other).status_code == 404
+        ended = {"leaseToken": claim["leaseToken"], "status": "COMPLETED"}
+        assert running.post(f"/v1/tasks/{claim['task']['id']}/result", ended, token=slow).status_code == 200
+        stack.close()
+        wait_until(lambda: running.get("/v1/tasks", token=slow).status_code == 200)
 
 
 def test_many_large_bodies_at_once_are_refused_and_small_ones_are_not(tmp_path, monkeypatch):

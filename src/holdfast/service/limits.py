@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
 from holdfast.clock import monotonic
+from holdfast.model.fair_share import may_take_another
 from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 from holdfast.service.timing import ServiceTiming
 
@@ -17,6 +19,9 @@ MIN_BYTES_PER_SECOND = (
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
 MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
 LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; of larger ones see StoreCalls.parse
+MAX_UNSENT_BYTES = (
+    256 << 20
+)  # of large answers that their clients have not read; a caller may have half of what is left
 WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -152,3 +157,26 @@ class CountedRequest:
             raise Problem(Code.OVERLOADED, "too many large bodies", retry_after=BUSY_SECONDS)
         self._requests.held_bytes = others + size
         self.held_bytes = size
+
+
+class UnsentAnswers:
+    """Bounds the large answers that are in memory because their clients read slowly, or not at all."""
+
+    def __init__(self) -> None:
+        self._held: Counter[tuple[str, str]] = Counter()  # by the space and subject of the caller
+
+    def check(self, caller: tuple[str, str]) -> None:
+        """Raise ``Problem`` if too many answers for a caller wait to be read."""
+        if not may_take_another(self._held[caller], MAX_UNSENT_BYTES - self._held.total()):
+            raise Problem(Code.OVERLOADED, "answers to earlier requests are not read", retry_after=BUSY_SECONDS)
+
+    @contextmanager
+    def counted(self, caller: tuple[str, str], size: int) -> Iterator[None]:
+        """Count an answer until it is read."""
+        self._held[caller] += size
+        try:
+            yield
+        finally:
+            self._held[caller] -= size
+            if not self._held[caller]:
+                del self._held[caller]

@@ -19,7 +19,7 @@ from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.call_answers import CallAnswers
 from holdfast.service.event_stream import EventStreams
-from holdfast.service.limits import RequestCount
+from holdfast.service.limits import RequestCount, UnsentAnswers
 from holdfast.service.metrics import HttpMetrics
 from holdfast.service.rate_limit import RateLimit
 from holdfast.service.tenants.queue_counts import QueueCounter
@@ -66,6 +66,7 @@ class Service:
             on_failure=self.metrics.count_token_failure,
         )
         self.requests = RequestCount(settings.serve.max_requests)
+        self.unsent = UnsentAnswers()
         self.rate_limit = RateLimit(settings.serve.rate)
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"

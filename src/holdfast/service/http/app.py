@@ -13,7 +13,7 @@ import secrets
 import traceback
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
@@ -161,12 +161,22 @@ class Endpoint:
             raise Problem(Code.OVERLOADED, "too many connections", retry_after=BUSY_SECONDS)
         headers = _headers(scope)
         principal = await self._authenticate(operation, scope, headers)
+        caller, unsent = (principal.space, principal.subject), self._service.unsent
+        if operation.scope is not None and not operation.settles:
+            unsent.check(caller)
         with self._service.requests.counted(settles=operation.settles) as counted:
             call = await self._check(operation, scope, receive, headers=headers, principal=principal, counted=counted)
             reply = await operation.handler(call)
         if operation.audited:
             _log_action(operation, call, reply, request_id)
-        return _response(reply, request_id)
+        response = _response(reply, request_id)
+        if isinstance(response, StreamingResponse) or len(response.body) <= LARGE_BODY_BYTES:
+            return response
+        if (
+            operation.method == "GET"
+        ):  # many may have been answered meanwhile; a claim that is refused now would be lost
+            unsent.check(caller)
+        return _LargeResponse(response, unsent.counted(caller, len(response.body)))
 
     async def _authenticate(self, operation: Operation, scope: Scope, headers: Mapping[str, str]) -> Principal:
         """Return the caller, who may call the operation. Raises ``Problem``."""
@@ -359,6 +369,23 @@ def _response(reply: Reply, request_id: str) -> Response:
         )
     content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
     return Response(content, status_code=reply.status, headers={**headers, "Content-Type": reply.content_type})
+
+
+class _LargeResponse(Response):
+    """A response that is counted until its client has read nearly all of it."""
+
+    def __init__(self, response: Response, counted: AbstractContextManager[None]) -> None:
+        super().__init__(response.body, response.status_code, response.headers)
+        self._counted = counted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        with self._counted:
+            body, self.body = self.body, b""
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            del body
+            await send({"type": "http.response.body", "body": b""})  # it waits until the body is sent
 
 
 def _problem_response(problem: Problem, request_id: str) -> Response:
