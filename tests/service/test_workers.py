@@ -245,6 +245,14 @@ def test_each_nack_of_a_batch_has_its_own_outcome(service, command):
     assert service.post("/v1/tasks/nack/batch", {"tasks": tasks}).json()["tasks"] == answered
 
 
+def test_a_task_that_a_batch_names_twice_has_the_first_outcome_twice(service, command):
+    task_id = service.enqueue(command)
+    one = {"taskId": task_id, "leaseToken": service.claim(command)["leaseToken"]}
+    nacks = [{**one, "delaySeconds": seconds} for seconds in (500, 5000)]
+    items = service.post("/v1/tasks/nack/batch", {"tasks": nacks}).json()["tasks"]
+    assert items == [{"taskId": task_id, "status": "DELAYED", "delaySeconds": 500}] * 2
+
+
 def test_each_heartbeat_of_a_batch_has_its_own_outcome(service, command):
     items = claim_many(service, command, 3, leaseSeconds=100)
     service.client.post(f"/v1/tasks/{items[1]['taskId']}/cancel")

@@ -79,13 +79,14 @@ async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNa
                 settlements[place] = settlement
         except (Problem, InvalidInput, ArtifactError) as error:
             outcomes[place] = SettledItem(task_id=lease.job_id, problem=details_of(error))
+    settled: dict[str, SettledItem] = {}  # by lease token: one that is settled again gets the first answer
     answers = await call.tenant.settle_many(list(settlements.values())) if settlements else []
     for (place, settlement), refusal in zip(settlements.items(), answers, strict=True):
         task_id = settlement.lease.job_id
         if refusal is not None:
             outcomes[place] = SettledItem(task_id=task_id, problem=details_of(refusal))
         else:
-            outcomes[place] = _settled(settlement, found.get(task_id))
+            outcomes[place] = settled.setdefault(settlement.lease.token, _settled(settlement, found.get(task_id)))
     return [outcomes[place] for place in range(len(requests))]
 
 
