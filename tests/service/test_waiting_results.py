@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
@@ -14,15 +15,20 @@ from tests.waiting import wait_until
 MINUTE = 60_000_000
 
 
+CLIENT_TASKS = 50  # of one client: the time that the pool of httpx takes grows with the square of its connections
+
+
 async def wait_for_all(running: RunningService, task_ids: list[str]) -> list[tuple[int, object]]:
     """Wait for the result of each task on a connection of its own; return statuses and results, in order."""
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(
-        base_url=running.url, timeout=2 * TIMEOUT_SECONDS, limits=limits, trust_env=False
-    ) as client:
-        answers = await asyncio.gather(
-            *(client.get(f"/v1/tasks/{task_id}/result", params={"wait": 60}) for task_id in task_ids)
-        )
+    limits, timeout = httpx.Limits(max_connections=None), 2 * TIMEOUT_SECONDS
+    async with AsyncExitStack() as stack:
+        waiting = []
+        for start in range(0, len(task_ids), CLIENT_TASKS):
+            client = httpx.AsyncClient(base_url=running.url, timeout=timeout, limits=limits, trust_env=False)
+            await stack.enter_async_context(client)
+            some = task_ids[start : start + CLIENT_TASKS]
+            waiting += [client.get(f"/v1/tasks/{task_id}/result", params={"wait": 60}) for task_id in some]
+        answers = await asyncio.gather(*waiting)
     return [(answer.status_code, answer.json().get("result")) for answer in answers]
 
 
