@@ -38,7 +38,7 @@ def swallows_everything(_payload):
 
 
 def ignores_signals(_payload):
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGIO):
         signal.signal(number, signal.SIG_IGN)
     while True:
         time.sleep(0.01)

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -12,7 +13,6 @@ from datetime import timedelta
 import pytest
 
 from holdfast import JobRequest
-from holdfast.worker.processes.process_handle import open_process
 from tests.worker.conftest import QUICK
 
 MAX_WAIT_SECONDS = 60.0  # after which a test has failed
@@ -136,10 +136,6 @@ def test_a_call_into_c_in_a_thread_is_not_cut_short_by_the_interrupt_of_another_
 
 
 def test_the_signal_for_an_attempt_that_ends_by_itself_reaches_no_other_attempt(app, drain):
-    descriptor = open_process(os.getpid())
-    if descriptor is None:
-        pytest.skip("without process descriptors the fork server sends the signal, a moment later")
-    os.close(descriptor)
     timeout = timedelta(milliseconds=10)
 
     @app.handler("times.out", timeout=timeout)
@@ -156,6 +152,23 @@ def test_the_signal_for_an_attempt_that_ends_by_itself_reaches_no_other_attempt(
     answers = app.client.enqueue([one for share in shares for one in (times_out.request(share), calls.request())])
     drain(processes=1)
     assert {app.client.result(answer.id) for answer in answers[1::2]} == {0}
+
+
+def test_the_signal_for_an_attempt_does_not_wait_for_a_fork_server_and_reach_the_next_attempt(app, drain):
+    @app.handler("times.out", timeout=timedelta(milliseconds=50), max_attempts=1)
+    def times_out(_payload):
+        os.kill(os.getppid(), signal.SIGSTOP)  # the fork server
+        while True:
+            time.sleep(0.01)
+
+    @app.handler("calls")
+    def calls(_payload):
+        with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.2; kill -CONT {os.getppid()}"]):
+            return ctypes.CDLL(None).usleep(900_000)  # 0, or -1 if a signal has cut it short
+
+    _, answer = times_out.enqueue(), calls.enqueue()
+    assert drain(processes=1) == {"acked": 1, "dead": 1}
+    assert app.client.result(answer.id) == 0
 
 
 def test_a_worker_that_stops_gives_back_what_its_stopped_child_has_not_begun(app, start, begun, tmp_path):

@@ -33,8 +33,9 @@ from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Failed, Outcome
 from holdfast.worker.output import Output
 from holdfast.worker.processes import protocol
-from holdfast.worker.processes.forkserver_process import ChildEnds, ChildMain, exits_with_parent
+from holdfast.worker.processes.forkserver_process import ChildEnds, ChildMain
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
+from holdfast.worker.processes.process_handle import open_process
 from holdfast.worker.processes.protocol import (
     ChildDamaged,
     ChildMessage,
@@ -173,8 +174,11 @@ class Child:
 
     def run(self) -> None:
         """Run jobs until the worker sends ``Stop``, or is gone."""
-        if not exits_with_parent():
+        own_process = open_process(self._pid)
+        if own_process is None:
             self._ask_for_signal()
+        else:
+            os.close(own_process)
         try:
             while not self._is_stopping and self._receive():
                 while self._queued and not self._is_stopping:
@@ -370,11 +374,15 @@ class Child:
         self._interruptible.pop(run, None)
 
     def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
-        """Handle the signal that the worker sends after it has written to the interrupt socket."""
+        """Handle the signal that is sent after the worker has written to the interrupt socket."""
         self._read_interrupts()
 
     def _ask_for_signal(self) -> None:
-        """Let the kernel send a signal when the interrupt socket ends: a handler would outlive the worker."""
+        """Let the kernel send the signal, with each message on the interrupt socket and at its end.
+
+        The worker has no process descriptor to send it by. Without the signal at the end, a handler would outlive the
+        worker.
+        """
         signal.signal(signal.SIGIO, self._on_signal)
         fcntl.fcntl(self._interrupts, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._interrupts, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)

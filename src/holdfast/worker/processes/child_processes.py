@@ -159,7 +159,7 @@ class ChildProcesses:
 
     def kill(self, child: ChildHandle) -> None:
         """Kill a child and everything that it has started."""
-        self.fork_server.signal(child.pid, signal.SIGKILL)
+        self.fork_server.kill_child(child.pid)
 
     def close(self) -> None:
         """Kill the children that are left, and close all connections."""
@@ -273,10 +273,14 @@ class ChildProcesses:
         self._flush(child)
 
     def interrupt(self, child: ChildHandle, message: InterruptRun, *, by_signal: bool) -> None:
-        """Send a message that the child reads at once, in the middle of a handler."""
+        """Send a message that the child reads at once, in the middle of a handler.
+
+        Without process descriptors, the kernel signals the child with the message. A signal that another process sends
+        later, as the fork server, could reach the next handler.
+        """
         child.send_interrupt(message)
-        if by_signal and not child.connections.process.send_signal(INTERRUPT_SIGNAL):
-            self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
+        if by_signal:
+            child.connections.process.send_signal(INTERRUPT_SIGNAL)
 
     def _flush(self, child: ChildHandle) -> None:
         if child.pid not in self._handles:

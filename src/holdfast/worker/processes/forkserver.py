@@ -154,9 +154,9 @@ class ForkServer:
         self.unanswered += 1
         self._send(Command(Action.PING))
 
-    def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a child. Nothing happens if the child has exited."""
-        self._send(Command(Action.SIGNAL, pid, number))
+    def kill_child(self, pid: int) -> None:
+        """Kill a child and everything that it has started. Nothing happens if the child has exited."""
+        self._send(Command(Action.KILL, pid))
 
     def _send(self, command: Command) -> None:
         """Send a command. It is lost if the fork server has exited or reads nothing: then the spare one is used."""
@@ -190,7 +190,7 @@ class ForkServer:
                 control, *process = descriptors
                 handle = ProcessHandle(event.pid, process[0] if process else None)
                 return ForkServer(socket.socket(fileno=control), handle)
-            case Action.SIGNAL:
+            case Action.KILL:
                 return ChildExited(event.pid, os.waitstatus_to_exitcode(event.status or 0))
             case Action.PING:
                 self.unanswered = 0

@@ -1,4 +1,4 @@
-"""The process of a fork server: forks children and spare fork servers, signals children, and reports their exits.
+"""The process of a fork server: forks children and spare fork servers, kills children, and reports their exits.
 
 It runs the commands of the worker, one at a time, and has no threads. ``forkserver`` is the worker's side of it.
 """
@@ -41,20 +41,19 @@ ChildMain = Callable[[ChildEnds], None]  # runs in each child
 
 
 class Action(StrEnum):
-    """What a command asks for, and what an event is about. ``SIGNAL`` as an event: a child has exited."""
+    """What a command asks for, and what an event is about. ``KILL`` as an event: a child has exited."""
 
     FORK_CHILD = "child"
     FORK_SERVER = "server"
-    SIGNAL = "signal"
+    KILL = "kill"
     PING = "ping"
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True):
-    """Fork a child or another fork server, send a signal to a child, or answer."""
+    """Fork a child or another fork server, kill a child, or answer."""
 
     action: Action
     pid: int = 0
-    signal: int = 0
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
@@ -142,9 +141,9 @@ class _Server:
                             self._fork_spare(connections)
                 except OSError as error:
                     self._send(Event(command.action, error=error.errno))
-            case Action.SIGNAL:
+            case Action.KILL:
                 if command.pid in self._children:
-                    _signal_child(command.pid, command.signal)
+                    kill_tree(command.pid)
             case Action.PING:
                 self._send(Event(Action.PING))
             case _:
@@ -159,7 +158,7 @@ class _Server:
             status = _reap_child(pid)
             if status is not None:
                 self._children.discard(pid)
-                self._send(Event(Action.SIGNAL, pid, status))
+                self._send(Event(Action.KILL, pid, status))
         for pid in tuple(self._spares):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._spares.discard(pid)
@@ -167,7 +166,7 @@ class _Server:
     def kill_children(self) -> None:
         """Kill and reap the children that are left."""
         for pid in self._children:
-            _signal_child(pid, signal.SIGKILL)
+            kill_tree(pid)
         for pid in self._children:
             os.waitpid(pid, 0)
 
@@ -242,25 +241,11 @@ def _make_pipe(connections: contextlib.ExitStack) -> tuple[int, int]:
     return ends
 
 
-def _signal_child(pid: int, number: int) -> None:
-    """Signal a child that was not reaped yet. SIGKILL goes to everything that it has started, too."""
-    if number == signal.SIGKILL:
-        kill_tree(pid)
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
 def flush_output() -> None:
     """Write the buffered text: else a forked process would write it again, or an exiting one would lose it."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-
-
-def exits_with_parent() -> bool:
-    """Whether the kernel kills a child with its fork server. Elsewhere the child notices the end of its worker."""
-    return linux.IS_LINUX
 
 
 def _reap_child(pid: int) -> int | None:

@@ -43,13 +43,11 @@ class ProcessHandle:
             else:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
-    def send_signal(self, number: int) -> bool:
-        """Send a signal by the process descriptor; False if there is none: the id may be another process's by now."""
-        if self._descriptor is None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, number)
-        return True
+    def send_signal(self, number: int) -> None:
+        """Send a signal by the process descriptor. Nothing without one: the id may be another process's by now."""
+        if self._descriptor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
 
     def wait(self, timeout: float) -> bool:
         """Wait until the process has exited, at most ``timeout`` seconds; reap it if it is a child of this process."""
