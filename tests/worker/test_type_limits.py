@@ -19,6 +19,7 @@ from holdfast.worker.job_source import StoreJobSource
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.type_holds import read_breakers
 from tests.waiting import wait_until
+from tests.worker.conftest import KEEP_RESERVED
 
 COOLDOWN = timedelta(minutes=1)
 
@@ -219,7 +220,12 @@ def test_jobs_that_were_taken_ahead_are_given_back_when_their_type_is_held(tmp_p
     source = GreedySource(app.driver, ["default"], ["call", "other"], lease_for=15 * SECOND, worker="test")
     released = ReleasedJobs()
     worker = Worker(
-        app.driver, WorkerOptions(processes=1), catalogue=app.catalogue, observers=[released], source=source
+        app.driver,
+        WorkerOptions(processes=1),
+        catalogue=app.catalogue,
+        observers=[released],
+        source=source,
+        timing=KEEP_RESERVED,
     )
     worker.prepare()
     stop = threading.Event()

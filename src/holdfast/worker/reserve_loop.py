@@ -30,7 +30,7 @@ from holdfast.worker.settler import Settler
 from holdfast.worker.shutdown import Shutdown
 from holdfast.worker.store_backoff import StoreBackoff
 from holdfast.worker.store_silence import StoreSilence
-from holdfast.worker.timing import MaintenanceTiming
+from holdfast.worker.timing import WorkerTiming
 from holdfast.worker.type_holds import TypeHolds
 from holdfast.worker.verification import Verification
 
@@ -38,7 +38,6 @@ POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if th
 DRAIN_POLL_SECONDS = (
     0.02  # with until_drained: the first pause, doubled up to POLL_SECONDS while other workers run jobs
 )
-RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ class ReserveLoop:
     shutdown: Shutdown
     blobs: BlobStore | None  # has the artifacts
     silence: StoreSilence
-    maintenance_timing: MaintenanceTiming
+    timing: WorkerTiming
     _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
@@ -75,7 +74,7 @@ class ReserveLoop:
             queues=self.options.queues or (),
             on_reaped=lambda _space, leases, expired: self.observers.reaped(leases, expired),
             blobs=self.blobs,
-            timing=self.maintenance_timing,
+            timing=self.timing.maintenance,
         )
         try:
             self._reserve_until_stopped(maintenance)
@@ -91,7 +90,7 @@ class ReserveLoop:
             try:
                 self.proposed_limits.store_once()
                 maintenance.run_due()
-                self.release_unstarted(waited_seconds=RELEASE_AFTER_SECONDS)
+                self.release_unstarted(waited_seconds=self.timing.release_seconds)
                 if not self.settler.wait_for_capacity(POLL_SECONDS):
                     continue
                 self.settler.report_outages()

@@ -20,6 +20,7 @@ class MaintenanceTiming:
 class WorkerTiming:
     """The time constants of one worker that are no options."""
 
+    release_seconds: float = 1.0  # a reserved job that no child could start so long is released for other workers
     stop_seconds: float = 10.0  # the longest wait of a worker that ends for a store that does not answer
     silence_seconds: float = 10.0  # of the store, before it is reported, and between two reports
     contention_delay_seconds: float = 2.0  # on average, until a job tries again to get what another one holds

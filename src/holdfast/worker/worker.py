@@ -310,7 +310,7 @@ class Worker:
             shutdown=self._shutdown,
             blobs=None if self.payloads is None else self.payloads.blobs,
             silence=StoreSilence(self.timing.silence_seconds),
-            maintenance_timing=self.timing.maintenance,
+            timing=self.timing,
         )
         cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()
