@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from holdfast import JobRequest
 from holdfast.errors import ChildrenUnavailable
 from tests.processes import children, is_alive
+from tests.waiting import wait_until
 from tests.worker.conftest import ended
 
 HEALTHY = 200
@@ -73,6 +75,37 @@ def test_a_handler_that_leaves_its_process_group_is_stopped_at_its_timeout(app, 
     answer = hostile.enqueue()
     assert drain(processes=1) == {"dead": 1}
     assert "timed out" in ended(app, answer).last_error
+
+
+def test_a_child_that_is_about_to_be_killed_gets_no_other_job(app, drain, tmp_path):
+    """The fork server is slow to kill it, and its handler ends after all."""
+
+    @app.handler("stubborn", max_attempts=1, timeout=timedelta(milliseconds=50))
+    def stubborn(_payload):
+        os.kill(os.getppid(), signal.SIGSTOP)
+        with contextlib.suppress(BaseException):
+            time.sleep(60)
+        time.sleep(1)  # longer than the grace time
+        return os.getppid()
+
+    @app.handler("innocent")
+    def innocent(_payload):
+        with (tmp_path / "began").open("a") as file:
+            file.write("once ")
+        time.sleep(1)
+
+    answer, _ = stubborn.enqueue(), innocent.enqueue()
+
+    def let_fork_server_go_on():
+        server = int(wait_until(lambda: app.client.get(answer.id).result))
+        time.sleep(0.3)  # by now the other job has begun, or waits for another child
+        os.kill(server, signal.SIGCONT)
+
+    thread = threading.Thread(target=let_fork_server_go_on)
+    thread.start()
+    assert drain(processes=1) == {"acked": 2}
+    thread.join()
+    assert (tmp_path / "began").read_text() == "once "
 
 
 PROGRAM = """

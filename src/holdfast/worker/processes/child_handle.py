@@ -27,7 +27,7 @@ class ChildHandle:
     active_at: float = 0.0  # monotonic seconds: when it last got runs, began or returned one, or lost those that wait
     is_silent: bool = False  # it did not begin its runs in time, and gets no more until it sends a message
     stuck_after: float = dispatch.STUCK_SECONDS  # without a begin; longer after each time in vain: the machine is slow
-    is_killed: bool = False  # by the pool, because one of its runs did not stop
+    is_killed: bool = False  # by the pool, because one of its runs did not stop; it gets no more
     killed_at: float = 0.0  # monotonic seconds: when the pool last asked for that
     is_blocked: bool = False  # the child does not read: the pool waits until the work socket is writable
     reports_closed: bool = False  # nothing more is read from the child

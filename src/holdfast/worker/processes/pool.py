@@ -284,7 +284,7 @@ class ChildPool:
         if not self._pending:
             return
         now, seconds = monotonic(), self._current_job_seconds()
-        children = [child for child in self._children if not child.is_silent and not child.shortage]
+        children = [child for child in self._children if not (child.is_silent or child.shortage or child.is_killed)]
         children.sort(key=lambda child: len(child.runs))
         for index, child in enumerate(children):
             runs = dispatch.take_runs(
@@ -366,9 +366,10 @@ class ChildPool:
                     self._stop_run(run, StopReason.CPU)
                 if run.kill_at is not None and (now >= run.kill_at or lease_now >= run.lease_kill_at):
                     child.is_killed = True
-                    if now - child.killed_at > WATCH_SECONDS:  # else the kill is under way
-                        child.killed_at = now
-                        self._children.kill(child)
+            if child.is_killed and now - child.killed_at > WATCH_SECONDS:  # else the kill is under way
+                child.killed_at = now
+                self._take_unstarted(self._children.withdraw(child))
+                self._children.kill(child)
             if child.is_stuck(now):
                 child.is_silent = True
                 child.stuck_after *= 2
