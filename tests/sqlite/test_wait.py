@@ -34,8 +34,8 @@ def test_a_commit_of_another_process_ends_a_wait(watch, path):
     with holdfast.connect(f"sqlite:///{path}") as store, other:
         assert store.reserve(["default"], limit=1, lease_for=1_000_000) == []
         store.wait(["default"], timeout=0.01)
-        began = time.monotonic()
         other.communicate("now\n")
+        began = time.monotonic()
         store.wait(["default"], timeout=LONG_SECONDS)
         assert len(store.reserve(["default"], limit=1, lease_for=1_000_000)) == 1
         assert time.monotonic() - began < LONG_SECONDS / 2
