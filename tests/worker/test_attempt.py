@@ -143,10 +143,10 @@ def test_a_job_that_was_cancelled_meanwhile_and_succeeds_is_acked(app):
     @app.handler("long")
     def long(_payload, ctx):
         app.client.cancel(ctx.job.id)
-        time.sleep(0.3)  # several heartbeats
+        time.sleep(0.5)  # a heartbeat
 
     answer = long.enqueue()
-    assert app.worker(WorkerOptions(lease=timedelta(milliseconds=200))).process_once().status == "acked"
+    assert app.worker(WorkerOptions(lease=timedelta(seconds=1))).process_once().status == "acked"
     assert ended(app, answer).state == "done"
 
 
