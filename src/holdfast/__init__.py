@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from holdfast.artifacts.payloads import PayloadStore, open_payloads
     from holdfast.client import Client, EnqueueKeywords
     from holdfast.cron.builder import ScheduleBuilder
-    from holdfast.cron.completion import Completion
     from holdfast.cron.expression import CronExpression
     from holdfast.cron.reports import Fired, FireStatus
     from holdfast.cron.runner import CronRunner
@@ -52,7 +51,6 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Codec",
-    "Completion",
     "Context",
     "CronExpression",
     "CronRunner",
@@ -109,7 +107,6 @@ _MODULES = {
     "holdfast.artifacts.payloads": ("PayloadStore", "open_payloads"),
     "holdfast.client": ("Client", "EnqueueKeywords"),
     "holdfast.cron.builder": ("ScheduleBuilder",),
-    "holdfast.cron.completion": ("Completion",),
     "holdfast.cron.expression": ("CronExpression",),
     "holdfast.cron.reports": ("Fired", "FireStatus"),
     "holdfast.cron.runner": ("CronRunner",),

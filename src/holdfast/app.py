@@ -62,7 +62,7 @@ from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
-    from holdfast.cron.builder import CompletionHook, ScheduleBuilder
+    from holdfast.cron.builder import ScheduleBuilder
     from holdfast.cron.schedule import Schedule
     from holdfast.cron.schedules import Schedules
     from holdfast.handlers.builtin import BuiltinHandlers
@@ -131,7 +131,6 @@ class Holdfast:
         self.tasks: dict[str, Task[Any, Any, ..., Any]] = {}  # by type
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
         self.code_schedules: dict[str, Schedule] = {}  # by name; ``declared_schedules`` adds those of the settings
-        self.completion_hooks: dict[str, CompletionHook] = {}  # by the name of the schedule
         self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
@@ -378,15 +377,13 @@ class Holdfast:
         if isinstance(name, str):
             return ScheduleBuilder(name, self._add_schedule)
         schedule = schedule_of(name.build() if isinstance(name, JobBuilder) else name)
-        self._add_schedule(schedule, None)
+        self._add_schedule(schedule)
         return schedule
 
-    def _add_schedule(self, schedule: Schedule, hook: CompletionHook | None) -> None:
+    def _add_schedule(self, schedule: Schedule) -> None:
         if schedule.name in self.code_schedules:
             raise InvalidInput("schedule", wanted="one schedule of each name", got=f"a second {schedule.name}")
         self.code_schedules[schedule.name] = schedule
-        if hook is not None:
-            self.completion_hooks[schedule.name] = hook
 
     def declared_schedules(self) -> list[Schedule]:
         """Return the schedules of the code and of the settings, each after those that it depends on.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields as dataclass_fields
 from datetime import time, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, overload
 
 from holdfast.cron.frequency import DayOfMonth, Frequency
 from holdfast.cron.payload import encode_payload
@@ -19,13 +19,9 @@ from holdfast.errors import InvalidInput
 from holdfast.model.definition import JobBuilder, JobDefinition
 from holdfast.task import Task
 
-if TYPE_CHECKING:  # loads the scheduler, which a program that only declares schedules does not need
-    from holdfast.cron.completion import Completion
-
 P = TypeVar("P")
 AnyTask: TypeAlias = Task[Any, Any, ..., Any]
-CompletionHook: TypeAlias = "Callable[[Completion], None]"
-Register: TypeAlias = "Callable[[Schedule, CompletionHook | None], None]"
+Register: TypeAlias = Callable[[Schedule], None]
 
 _QUARTERS = (1, 4, 7, 10)
 _UNSET: Final = object()
@@ -39,13 +35,12 @@ class ScheduleBuilder(JobBuilder):
     type is the name.
     """
 
-    def __init__(self, name: str, register: Register = lambda _schedule, _hook: None) -> None:
+    def __init__(self, name: str, register: Register = lambda _schedule: None) -> None:
         super().__init__(name)
         self._set(name=name)
         self._register = register
         self._frequency = Frequency()
         self._schedule_fields: dict[str, Any] = {}  # those that a definition does not have
-        self._hook: CompletionHook | None = None
 
     def _set_schedule(self, **fields: object) -> Self:
         self._schedule_fields.update(fields)
@@ -177,12 +172,9 @@ class ScheduleBuilder(JobBuilder):
 
     # Whether, and after what ------------------------------------------------------------------------------------
 
-    def depends_on(self, *schedules: str | Schedule, completed: bool = False) -> Self:
-        """Come after these schedules in a tick; with ``completed``, only after their jobs are done."""
-        names = tuple(each.name if isinstance(each, Schedule) else each for each in schedules)
-        if completed:
-            self._set_schedule(completed=True)
-        return self._set(depends_on=names)
+    def depends_on(self, *schedules: str | Schedule) -> Self:
+        """Come after these schedules in a tick. A queued job of theirs is not waited for."""
+        return self._set(depends_on=tuple(each.name if isinstance(each, Schedule) else each for each in schedules))
 
     def missed(self, policy: Missed | Literal["skip", "last", "all"], cap: int | None = None) -> Self:
         """Say what happens to fires that no scheduler was there for; ``cap`` is the most that ``all`` fires."""
@@ -193,19 +185,6 @@ class ScheduleBuilder(JobBuilder):
         return self._set_schedule(grace=length)
 
     # Which job --------------------------------------------------------------------------------------------------
-
-    def on_complete(self, then: str | AnyTask | CompletionHook) -> Self:
-        """When the job of a fire has ended, enqueue a job of this type, or call ``fn(completion)`` in a scheduler."""
-        if self._hook is not None or "on_complete" in self._schedule_fields:
-            raise InvalidInput("on_complete", wanted="one type or function", got="a second one")
-        if isinstance(then, Task):
-            return self._set_schedule(on_complete=then.definition.type)
-        if isinstance(then, str):
-            return self._set_schedule(on_complete=then)
-        if not callable(then):
-            raise InvalidInput("on_complete", wanted="a type, a task or a function", got=then)
-        self._hook = then
-        return self
 
     @overload
     def run(self, work: str, payload: object = ...) -> Schedule: ...
@@ -231,14 +210,13 @@ class ScheduleBuilder(JobBuilder):
         else:
             fields["type"] = work
         schedule = _make_schedule({**fields, "expression": self._frequency.expression()})
-        self._register(schedule, self._hook)
+        self._register(schedule)
         return schedule
 
     def build(self) -> JobDefinition:
         """Return a definition with this schedule. Raises ``InvalidInput`` for parts that only ``run`` keeps."""
-        kept_by_run = [*self._schedule_fields, *(["on_complete"] if self._hook is not None else [])]
-        if kept_by_run:
-            raise InvalidInput(kept_by_run[0], wanted="run(...), which keeps it", got="build()")
+        if self._schedule_fields:
+            raise InvalidInput(next(iter(self._schedule_fields)), wanted="run(...), which keeps it", got="build()")
         return JobDefinition(**self._fields, schedule=self._frequency.expression())
 
 

@@ -1,14 +1,16 @@
-"""What schedulers keep in the registry: the state of each schedule, the fires that wait, and one index of what is due.
+"""What schedulers keep in the registry: the state of each schedule, and one index of what is due.
 
 | kind | key | value |
 |---|---|---|
 | ``schedule`` | the name | ``ScheduleState`` |
-| ``schedule.watch`` | a job id, and ``.fire`` or ``.hook`` | ``Watch`` |
-| ``schedule.due`` | ``<instant>.<s or w>.<key of the entry>.<random tag>`` | empty |
+| ``schedule.due`` | ``<instant>.s.<name>.<random tag>`` | empty |
 
 A scan of the index in the order of its keys stops at the first instant after now, so that a tick costs what is due and
-not what exists. The index only points: a key counts if the entry that it names has the same key as its ``due``. Every
-write of an entry makes a new key, so a key that does not count now never will, and can be removed.
+not what exists. The index only points: a key counts if the state that it names has the same key as its ``due``. Every
+write of a state makes a new key, so a key that does not count now never will, and can be removed.
+
+An older version let fires wait for jobs: their entries have the kind ``schedule.watch``, and the letter ``w`` in the
+index. They fire nothing, and are removed when they are due.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,8 +31,8 @@ WATCH_KIND = "schedule.watch"
 DUE_KIND = "schedule.due"
 INSTANT_DIGITS = 18  # of the largest instant: keys sort as instants do
 
-_LETTERS = {STATE_KIND: "s", WATCH_KIND: "w"}
-_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+_KINDS = {"s": STATE_KIND, "w": WATCH_KIND}
+_REMOVED_FIELDS = frozenset({"completed", "on_complete"})  # an older version stored them: fires wait for no job
 
 
 class Source(StrEnum):
@@ -72,37 +74,15 @@ class ScheduleState:
     @property
     def schedule(self) -> Schedule:
         """The definition. Raises ``InvalidInput`` for one that this version of Holdfast cannot read."""
-        return Schedule.from_json(self.definition)
+        return Schedule.from_json({name: one for name, one in self.definition.items() if name not in _REMOVED_FIELDS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """Jobs whose end a fire, or the completion hook of a fire, waits for.
-
-    With ``is_fire``, the fire of this schedule is enqueued when all ``job_ids`` are done. Otherwise ``job_ids`` is the
-    one job of the fire, and its hook is called when that job has ended.
-    """
-
-    schedule: str
-    definition: dict[str, object]  # of the schedule, when it was due
-    signature: str | None = None
-    fire: int
-    job_ids: list[str]
-    is_fire: bool
-    since: int
-    calls: int = 0  # of the hook
-    due: str | None = None
-
-
-V = TypeVar("V", ScheduleState, Watch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored(Generic[V]):
-    """A value with its key, and with the version of its entry; version 0: there is no entry yet."""
+class Stored:
+    """A state with its key, and with the version of its entry; version 0: there is no entry yet."""
 
     key: str
-    value: V
+    value: ScheduleState
     version: int = 0
 
 
@@ -115,9 +95,9 @@ class DueKey(NamedTuple):
     key: str  # of the entry
 
 
-def make_due_key(kind: str, key: str, instant: int) -> str:
-    """Return a new key of the index for an entry."""
-    return f"{instant:0{INSTANT_DIGITS}d}.{_LETTERS[kind]}.{key}.{secrets.token_hex(4)}"
+def make_due_key(name: str, instant: int) -> str:
+    """Return a new key of the index for a schedule."""
+    return f"{instant:0{INSTANT_DIGITS}d}.s.{name}.{secrets.token_hex(4)}"
 
 
 def read_due_key(text: str) -> DueKey | None:
@@ -134,12 +114,7 @@ def with_next_fire(name: str, state: ScheduleState, next_fire: int | None) -> Sc
     """Return the state with another next fire, and a new key in the index; without both if it must not fire."""
     if state.paused or next_fire is None:
         return replace(state, next_fire=None, due=None)
-    return replace(state, next_fire=next_fire, due=make_due_key(STATE_KIND, name, next_fire))
-
-
-def with_last_drop(name: str, state: ScheduleState, drop: Drop) -> ScheduleState:
-    """Return the state with a fire that was dropped."""
-    return rekeyed(name, replace(state, last_drop=drop))
+    return replace(state, next_fire=next_fire, due=make_due_key(name, next_fire))
 
 
 def rekeyed(name: str, state: ScheduleState) -> ScheduleState:
@@ -147,28 +122,20 @@ def rekeyed(name: str, state: ScheduleState) -> ScheduleState:
     return state if state.due is None else with_next_fire(name, state, state.next_fire)
 
 
-def watch_key(job_id: str, *, is_fire: bool) -> str:
-    """Return the key of a watch: of the fire that will be this job, or of the hook of this job."""
-    return f"{job_id}.{'fire' if is_fire else 'hook'}"
-
-
-def new_watch(job_id: str, watch: Watch, *, check_at: int) -> Stored[Watch]:
-    """Return a watch that is not stored yet. ``job_id`` is the job of its own fire."""
-    key = watch_key(job_id, is_fire=watch.is_fire)
-    return Stored(key=key, value=replace(watch, due=make_due_key(WATCH_KIND, key, check_at)))
-
-
 _encode = msgspec.json.Encoder().encode
 
 
-def read_entry(type_: type[V], entry: Entry) -> Stored[V]:
-    """Return the value of an entry. Raises ``msgspec.MsgspecError`` for one that cannot be read."""
-    value = msgspec.json.decode(entry.value or b"", type=type_)
+def read_state(entry: Entry) -> Stored | None:
+    """Return the state of an entry; None for one that this version of Holdfast cannot read."""
+    try:
+        value = msgspec.json.decode(entry.value or b"", type=ScheduleState)
+    except msgspec.MsgspecError:
+        return None
     return Stored(key=entry.key, value=value, version=entry.version)
 
 
-def changes_of(before: Stored[V] | None, after: Stored[V] | None) -> list[Change]:
-    """Return the changes that create, replace or remove an entry, and its key in the index.
+def changes_of(before: Stored | None, after: Stored | None) -> list[Change]:
+    """Return the changes that create, replace or remove a state, and its key in the index.
 
     Only the change of the entry expects a version. If another scheduler was first, the store refuses that one change,
     and the others do no harm: the old key does not count any more, and the new one never will.
@@ -178,9 +145,8 @@ def changes_of(before: Stored[V] | None, after: Stored[V] | None) -> list[Change
     old = None if before is None else before.value.due
     new = None if after is None else after.value.due
     assert new is None or new != old, "every write makes a new key: another scheduler may be removing the old one"
-    kind = WATCH_KIND if isinstance(one.value, Watch) else STATE_KIND
     value = None if after is None else _encode(after.value)
-    changes = [Change(kind=kind, key=one.key, value=value, version=0 if before is None else before.version)]
+    changes = [Change(kind=STATE_KIND, key=one.key, value=value, version=0 if before is None else before.version)]
     if old is not None:
         changes.append(Change(kind=DUE_KIND, key=old, value=None))
     if new is not None:

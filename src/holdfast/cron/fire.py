@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 META_SCHEDULE = f"{RESERVED_META}schedule"  # the name of the schedule
 META_FIRE = f"{RESERVED_META}fire"  # the instant of the fire, as text in UTC
 META_TRIGGER = f"{RESERVED_META}trigger"  # true for a job that ``trigger`` enqueued
-META_COMPLETED = f"{RESERVED_META}completed"  # of a job that ``on_complete`` names: the job that has ended
 INLINE_QUEUE = "cron.inline"  # of the jobs that ``CronRunner.run`` runs itself
 
 _UUID7_RANDOM_BITS = 74
@@ -90,17 +89,6 @@ def trigger_job(app: Holdfast, schedule: Schedule, now: int) -> FireJob:
     request = _request(app, schedule, {"idempotency_key": f"cron:{schedule.name}:trigger:{now}"})
     marks = {**_marks(schedule, now), META_TRIGGER: True}
     return FireJob(schedule=schedule, fire=now, job_id=str(uuid7()), request=request, marks=marks)
-
-
-def follow_up_job(app: Holdfast, schedule: Schedule, fire: int, payload: object, *, job_id: str) -> FireJob:
-    """Return the job that ``on_complete`` of a schedule names, after the job of a fire has ended."""
-    assert schedule.on_complete is not None
-    key = _limit_key(app, schedule.on_complete, payload)
-    request = _definition(app, schedule.on_complete).request(
-        payload, idempotency_key=f"cron:{schedule.name}:complete:{job_id}", unique=None, limit_key=key
-    )
-    marks = {META_COMPLETED: job_id}
-    return FireJob(schedule=schedule, fire=fire, job_id=f"{job_id}.complete", request=request, marks=marks)
 
 
 def _marks(schedule: Schedule, fire: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The atomic step: the jobs of a fire, the next fire and whatever waits for them are stored together, or not at all.
+"""The atomic step: the jobs of a fire and the next fire are stored together, or not at all.
 
 So of several schedulers one fires, and a scheduler that is killed has either fired or has changed nothing. A store
 without ``Feature.ENQUEUE_WRITES`` gets the jobs first, and then the entries: a scheduler that is killed between the two
@@ -7,12 +7,12 @@ leaves the fire due, and the next scheduler finds its job by id and key, as long
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.cron.entries import ScheduleState, Stored, Watch, changes_of, in_key_order
+from holdfast.cron.entries import ScheduleState, Stored, changes_of, in_key_order
 from holdfast.cron.fire import FireJob, adapt_all
 from holdfast.cron.plan import Plan
 from holdfast.cron.schedule import Schedule
@@ -36,11 +36,10 @@ class Step:
     """What one schedule does now."""
 
     schedule: Schedule
-    before: Stored[ScheduleState]
+    before: Stored
     after: ScheduleState
     plan: Plan
     jobs: tuple[FireJob, ...] = ()
-    watches: tuple[Stored[Watch], ...] = ()  # of pending fires, and of hooks
     blocked: str = ""  # why its fires do not happen
 
     @property
@@ -50,10 +49,7 @@ class Step:
 
     def changes(self) -> list[Change]:
         """Return the changes of the registry."""
-        changes = changes_of(self.before, Stored(key=self.name, value=self.after))
-        for watch in self.watches:
-            changes += any_version(changes_of(None, watch))  # one of an earlier try may be there
-        return changes
+        return changes_of(self.before, Stored(key=self.name, value=self.after))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +85,9 @@ class Firing:
             raise
         except Exception as error:  # noqa: BLE001 - of one request, or of an enqueue middleware
             if len(steps) > 1:
-                return self._commit_each(steps)
+                return [done for step in steps for done in self._commit_group([step])]
             self._on_failed(steps[0].name, error)
             return []
-
-    def _commit_each(self, steps: Sequence[Step]) -> list[Committed]:
-        """Store steps one by one, without those that depend on a step that could not be stored."""
-        committed: list[Committed] = []
-        left_out: set[str] = set()
-        for step in steps:
-            done = self._commit_group([step]) if left_out.isdisjoint(step.schedule.depends_on) else []
-            committed += done
-            if not done:
-                left_out.add(step.name)
-        return committed
 
     def _store_group(self, steps: Sequence[Step]) -> list[Committed]:
         jobs = [job for step in steps for job in step.jobs]
@@ -126,11 +111,6 @@ def store_fires(
         return [True] * len(groups), app.client.enqueue_with_writes(requests, writes, adapt=adapt)
     answers = app.client.enqueue_with_writes(requests, (), adapt=adapt) if jobs else []
     return [version is not None for version in store.write_groups(groups)], answers
-
-
-def any_version(changes: Iterable[Change]) -> list[Change]:
-    """Return changes that replace whatever is there."""
-    return [Change(kind=change.kind, key=change.key, value=change.value) for change in changes]
 
 
 def _groups(steps: Sequence[Step]) -> list[list[Step]]:

@@ -67,7 +67,7 @@ class Ownership:
                 self._ticked_at = None  # the next tick declares them
                 raise
 
-    def find_own(self, stored: Stored[ScheduleState]) -> Schedule | None:
+    def find_own(self, stored: Stored) -> Schedule | None:
         """Return the schedule of a state if this scheduler may fire it."""
         state = stored.value
         if state.source is Source.CODE:
@@ -78,13 +78,13 @@ class Ownership:
         except InvalidInput as error:
             self._on_failed(stored.key, error)
             return None
-        fault = self._definitions.find_fault(schedule, state.signature)
+        fault = self._definitions.find_fault(schedule, state)
         if fault is not None:
             self._on_failed(stored.key, fault)
             return None
         return schedule if schedule.fires_in(self._environment) else None
 
-    def give_up(self, stored: Stored[ScheduleState], now: int) -> bool:
+    def give_up(self, stored: Stored, now: int) -> bool:
         """Change a schedule that is overdue because no running scheduler may fire it; return whether that was done.
 
         - This app declares it, with another definition: a deployment was undone, and this one counts again.
@@ -105,7 +105,7 @@ class Ownership:
         self._reports.undeclared(stored.key)
         return True
 
-    def _skip(self, stored: Stored[ScheduleState], next_fire: int, now: int) -> bool:
+    def _skip(self, stored: Stored, next_fire: int, now: int) -> bool:
         try:
             schedule = stored.value.schedule
         except InvalidInput:
@@ -137,7 +137,7 @@ class Ownership:
     def _declare_batch(self, batch: Sequence[tuple[Schedule, str]], now: int) -> list[Schedule]:
         """Store the schedules that are new or have changed; return those that another scheduler changed meanwhile."""
         stored = self._store.states(schedule.name for schedule, _ in batch)
-        decided: list[tuple[Schedule, Stored[ScheduleState] | None, Declaration]] = []
+        decided: list[tuple[Schedule, Stored | None, Declaration]] = []
         for schedule, fingerprint in batch:
             before = stored.get(schedule.name)
             if before is None and schedule.name in stored:
@@ -152,7 +152,7 @@ class Ownership:
                 decided.append((schedule, before, decision))
         return self._write(decided)
 
-    def _write(self, decided: Sequence[tuple[Schedule, Stored[ScheduleState] | None, Declaration]]) -> list[Schedule]:
+    def _write(self, decided: Sequence[tuple[Schedule, Stored | None, Declaration]]) -> list[Schedule]:
         """Store declarations; return the schedules that another scheduler changed meanwhile."""
         groups = [
             changes_of(before, Stored(key=schedule.name, value=self._signed(schedule, decision.state)))

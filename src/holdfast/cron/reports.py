@@ -26,7 +26,6 @@ class FireStatus(StrEnum):
     PLANNED = "planned"  # of a preview: nothing was done
     ENQUEUED = "enqueued"
     EXISTED = "existed"  # its job was there already: it was backfilled, or the clock had stepped back
-    PENDING = "pending"  # it is enqueued when the jobs of its dependencies are done
     DONE = "done"  # it ran inline, and succeeded
     FAILED = "failed"  # it ran inline, and is a dead letter now
     RELEASED = "released"  # it did not finish inline: a later ``CronRunner.run`` runs it again
@@ -84,10 +83,6 @@ class Reports:
         if not existed and not job.is_trigger:
             self._collect(lambda metrics: metrics.observe(table.SCHEDULE_LATE.name, (late,), labels))
 
-    def pending(self, schedule: Schedule, fire: int, job_ids: list[str]) -> None:
-        """A fire waits for the jobs of its dependencies."""
-        self._log(logging.INFO, "schedule.pending", schedule, fire=fire_text(fire), job_ids=job_ids)
-
     def missed(self, schedule: Schedule, count: int, *, or_more: bool, since: int) -> None:
         """Fires do not happen, because they are too late."""
         reason = f"later than its grace time, and missed={schedule.missed}"
@@ -113,17 +108,6 @@ class Reports:
     def undeclared(self, name: str) -> None:
         """No scheduler that is running declares this schedule: it does not fire."""
         log_event(logging.WARNING, "schedule.undeclared", schedule=name, scheduler=self._scheduler)
-
-    def completed(self, schedule: Schedule, fire: int, job_id: str, state: str) -> None:
-        """The completion hook of a fire was called, or its job was enqueued."""
-        self._log(
-            logging.INFO,
-            "schedule.completed",
-            schedule,
-            fire=fire_text(fire),
-            job_id=job_id,
-            reason=f"its job is {state}",
-        )
 
     def store_failed(self, error: StoreError) -> None:
         """The store does not answer, and nothing is fired until it does."""

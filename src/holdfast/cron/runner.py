@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from holdfast.clock import MINUTE, SECOND
-from holdfast.cron.entries import STATE_KIND, WATCH_KIND, DueKey, ScheduleState, Stored, Watch
+from holdfast.cron.entries import STATE_KIND, DueKey, Stored
 from holdfast.cron.firing import Firing
 from holdfast.cron.ownership import UNREADABLE, Ownership
 from holdfast.cron.reports import Fired, Reports
@@ -25,7 +25,6 @@ from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
 from holdfast.cron.store_clock import StoreClock
 from holdfast.cron.walk import DueSchedule, Walk
-from holdfast.cron.watches import MIN_CHECK_DELAY, Watches
 from holdfast.errors import StoreError
 from holdfast.model import bounds
 from holdfast.worker.event_log import log_failure
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 MAX_DUE_KEYS = 2_000  # of one round; a tick has as many rounds as it needs
 MAX_FRUITLESS_ROUNDS = 10  # of one tick, while other schedulers are faster
 RETRY_AFTER = MINUTE  # a schedule that could not be enqueued
+DEFER_DELAY = SECOND  # until a schedule whose dependency another scheduler fires is looked at again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,6 @@ class CronRunner:
         self._store = ScheduleStore(app.driver)
         self._reports = Reports(app.metrics, scheduler=self.name)
         self._definitions = Definitions(app.client.signer)
-        self._watches = Watches(app, self._store, self._definitions, self._reports)
         self._firing = Firing(app, self._store, self._note_failure)
         self._ownership = Ownership(
             app,
@@ -147,53 +146,44 @@ class CronRunner:
 
     def _round(self, tick: _Tick, keys: Sequence[DueKey]) -> None:
         """Do what these keys of the index say."""
-        states, watches = self._read_live(keys)
-        ready, elsewhere = self._split(tick, states)
+        ready, elsewhere = self._split(tick, self._read_live(keys))
         walk = Walk(
             self._app,
             self._store,
             definitions=self._definitions,
             firing=self._firing,
-            watches=self._watches,
             reports=self._reports,
             inline=tick.inline,
             now=tick.now,
         )
         result = walk.run(ready, due_elsewhere=elsewhere)
         tick.fired += result.fired
-        for watch in watches:  # after the fires: a hook is code of the user
-            fired = self._watches.check(watch, tick.now)
-            tick.fired += [] if fired is None else [fired]
         next_fires = [step.after.next_fire for step in result.committed if step.after.next_fire is not None]
         tick.next_instants += next_fires
-        if watches or result.deferred or any(step.watches for step in result.committed):
-            tick.next_instants.append(tick.now + MIN_CHECK_DELAY)
+        if result.deferred:
+            tick.next_instants.append(tick.now + DEFER_DELAY)
         tick.has_more |= result.refused > 0 or any(fire <= tick.now for fire in next_fires)
         tick.is_fruitful |= bool(result.committed)
         if result.is_stopped:
             tick.has_more = False
 
-    def _read_live(self, keys: Sequence[DueKey]) -> tuple[list[Stored[ScheduleState]], list[Stored[Watch]]]:
-        """Return the entries that these keys name, and remove the keys that do not count any more."""
+    def _read_live(self, keys: Sequence[DueKey]) -> list[Stored]:
+        """Return the states that these keys name, and remove the keys that do not count any more."""
         states = self._store.states(dict.fromkeys(key.key for key in keys if key.kind == STATE_KIND))
-        watches = self._store.watches(dict.fromkeys(key.key for key in keys if key.kind == WATCH_KIND))
-        live_states: list[Stored[ScheduleState]] = []
-        live_watches: list[Stored[Watch]] = []
-        stale: list[str] = []
+        live: list[Stored] = []
+        stale: list[DueKey] = []
         for key in keys:
-            state, watch = states.get(key.key), watches.get(key.key)
-            if key.kind == STATE_KIND and state is not None and state.value.due == key.text:
-                live_states.append(state)
-            elif key.kind == WATCH_KIND and watch is not None and watch.value.due == key.text:
-                live_watches.append(watch)
-            elif key.key in (states if key.kind == STATE_KIND else watches) and state is None and watch is None:
+            state = states.get(key.key)
+            if state is not None and state.value.due == key.text:
+                live.append(state)
+            elif state is None and key.key in states:
                 self._note_failure(key.key, UNREADABLE)
             else:
-                stale.append(key.text)
+                stale.append(key)
         self._store.remove_due(stale)
-        return live_states, live_watches
+        return live
 
-    def _split(self, tick: _Tick, states: Sequence[Stored[ScheduleState]]) -> tuple[list[DueSchedule], list[str]]:
+    def _split(self, tick: _Tick, states: Sequence[Stored]) -> tuple[list[DueSchedule], list[str]]:
         """Return the schedules that are fired now, and the names of those that others fire, or a later tick."""
         ready: list[DueSchedule] = []
         elsewhere: list[str] = []

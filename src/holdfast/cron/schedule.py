@@ -64,11 +64,9 @@ class Schedule:
     enabled: bool = True
     environments: tuple[str, ...] = ()  # fires only where the setting ``environment`` is one of them; empty: everywhere
     depends_on: tuple[str, ...] = ()  # names of schedules
-    completed: bool = False  # wait until the jobs of the dependencies are done
     missed: Missed = Missed.LAST
     max_missed: int = 100
     grace: timedelta = DEFAULT_GRACE
-    on_complete: str | None = None  # the type of a job that is enqueued when the job of a fire has ended
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -85,18 +83,13 @@ class Schedule:
         bounds.duration_from("jitter", self.jitter)
         bounds.duration_from("grace", self.grace)
         bounds.check_integer("max_missed", self.max_missed, least=1, most=MAX_MISSED)
-        if self.on_complete is not None:
-            bounds.check_name("on_complete", self.on_complete)
-        for name in ("enabled", "completed"):
-            if type(getattr(self, name)) is not bool:
-                raise InvalidInput(name, wanted="true or false", got=getattr(self, name))
+        if type(self.enabled) is not bool:
+            raise InvalidInput("enabled", wanted="true or false", got=self.enabled)
         object.__setattr__(self, "missed", _missed(self.missed))
         object.__setattr__(self, "environments", _names("environments", self.environments, MAX_ENVIRONMENTS))
         object.__setattr__(self, "depends_on", _names("depends_on", self.depends_on, MAX_DEPENDENCIES))
         if self.name in self.depends_on:
             raise InvalidInput("depends_on", wanted="other schedules", got=f"{self.name} itself")
-        if self.completed and not self.depends_on:
-            raise InvalidInput("completed", wanted="a depends_on beside it", got="none")
         # Plain JSON values: equal to what ``from_json`` returns, and not shared with the caller.
         payload = bounds.check_blob("payload", JSON.encode(self.payload), most=MAX_PAYLOAD_BYTES)
         object.__setattr__(self, "payload", JSON.decode(payload))

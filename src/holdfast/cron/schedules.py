@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from holdfast.clock import from_datetime
 from holdfast.cron.declaration import Declaration, declare, resumed
 from holdfast.cron.dependencies import check_dependencies, execution_order
-from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, rekeyed, with_next_fire
+from holdfast.cron.entries import ScheduleState, Source, Stored, rekeyed, with_next_fire
 from holdfast.cron.expression import MAX_FIRES
 from holdfast.cron.fire import FireJob, fire_id, fire_job, trigger_job
-from holdfast.cron.firing import any_version, store_fires
+from holdfast.cron.firing import store_fires
 from holdfast.cron.reports import Fired, FireStatus, Reports, fire_instant
 from holdfast.cron.schedule import Schedule
 from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
-from holdfast.cron.watches import Watches
 from holdfast.errors import InvalidInput, ScheduleConflict, ScheduleNotFound
 from holdfast.model import bounds
 
@@ -192,9 +191,8 @@ class Schedules:
         return done
 
     def _enqueue(self, jobs: Sequence[FireJob], now: int) -> Fires:
-        store, reports = self._store, self._reports
-        hooks = Watches(self._app, store, self._definitions, reports).hooks(jobs, now)
-        _, answers = store_fires(self._app, store, jobs, [any_version(changes_of(None, hook)) for hook in hooks])
+        reports = self._reports
+        _, answers = store_fires(self._app, self._store, jobs, ())
         done = []
         for job, answer in zip(jobs, answers, strict=True):
             reports.fired(job, answer.id, now, existed=answer.existed)
@@ -216,7 +214,7 @@ class Schedules:
     def _reports(self) -> Reports:
         return Reports(self._app.metrics, scheduler="")
 
-    def _find(self, name: str) -> Stored[ScheduleState]:
+    def _find(self, name: str) -> Stored:
         found = self._store.states([bounds.check_name("schedule", name)])
         if name not in found:
             raise ScheduleNotFound(name)
@@ -230,13 +228,13 @@ class Schedules:
                 return declared
         state = self._find(name).value
         schedule = state.schedule
-        fault = self._definitions.find_fault(schedule, state.signature)
+        fault = self._definitions.find_fault(schedule, state)
         if fault is not None:
             raise InvalidInput(f"schedule {name}", wanted="a definition with a valid signature", got=fault)
         return schedule
 
     @staticmethod
-    def _readable(name: str, stored: Stored[ScheduleState] | None) -> Stored[ScheduleState]:
+    def _readable(name: str, stored: Stored | None) -> Stored:
         if stored is None:
             wanted = "a state that this version of Holdfast can read"
             raise InvalidInput(f"schedule {name}", wanted=wanted, got="that of a later version")
@@ -291,7 +289,7 @@ def _fired(schedule: Schedule, fire: int, status: FireStatus, job_id: str) -> Fi
     return Fired(schedule=schedule.name, fire=fire_instant(schedule, fire), status=status, job_id=job_id)
 
 
-def _info(stored: Stored[ScheduleState]) -> ScheduleInfo:
+def _info(stored: Stored) -> ScheduleInfo:
     state = stored.value
     schedule = state.schedule
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.cron.entries import ScheduleState
 from holdfast.cron.schedule import Schedule
 from holdfast.model.job import JobRecord
 from holdfast.model.request import DEFAULT_QUEUE, RESERVED_META
@@ -31,14 +32,18 @@ class Definitions:
         """Return the signature of a definition, with the newest key. Raises ``InvalidInput`` without a key for it."""
         if self._signer is None:
             return None
-        [signed] = self._signer.sign([_record(schedule)])
+        [signed] = self._signer.sign([_record(schedule, schedule.to_json())])
         return signed.signature
 
-    def find_fault(self, schedule: Schedule, signature: str | None) -> str | None:
-        """Return why a definition of the store must not be used; None if it may."""
+    def find_fault(self, schedule: Schedule, state: ScheduleState) -> str | None:
+        """Return why a schedule must not be used as the store has it; None if it may.
+
+        The signature is that of the stored definition, which may have fields that the schedule does not have any more.
+        """
         if self._signer is None:
             return None
-        verdict = self._signer.verify(_record(schedule, signature))
+        signature = state.signature
+        verdict = self._signer.verify(_record(schedule, state.definition, signature))
         if verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._signer.required):
             return None
         if verdict is Verdict.UNSIGNED:
@@ -49,12 +54,12 @@ class Definitions:
         return f"its definition is not the one that was signed with the key {key_id}"
 
 
-def _record(schedule: Schedule, signature: str | None = None) -> JobRecord:
+def _record(schedule: Schedule, definition: dict[str, object], signature: str | None = None) -> JobRecord:
     return JobRecord(
         id=schedule.name,
         type=TYPE,
         queue=schedule.queue or DEFAULT_QUEUE,
-        payload=_canonical(schedule.to_json()),
+        payload=_canonical(definition),
         created_at=0,
         signature=signature,
     )

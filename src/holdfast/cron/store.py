@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from holdfast.clock import MINUTE
 from holdfast.cron.entries import (
     DUE_KIND,
@@ -14,17 +12,14 @@ from holdfast.cron.entries import (
     STATE_KIND,
     WATCH_KIND,
     DueKey,
-    ScheduleState,
     Stored,
-    V,
-    Watch,
     changes_of,
     in_key_order,
     read_due_key,
-    read_entry,
+    read_state,
 )
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Entry, Store
+from holdfast.drivers.contract import Store
 from holdfast.errors import Unsupported
 from holdfast.model.registry import Change
 
@@ -78,24 +73,22 @@ class ScheduleStore:
             after, limit = entries[-1].key, PAGE_ENTRIES
         return Due(keys=keys, next_instant=None, is_cut=True)
 
-    def states(self, names: Iterable[str]) -> dict[str, Stored[ScheduleState] | None]:
-        """Return the states of these schedules, by name.
+    def states(self, names: Iterable[str]) -> dict[str, Stored | None]:
+        """Return the states of these schedules, by name. No call if there are none.
 
         Names without a state are left out. None is a state that this version of Holdfast cannot read.
         """
-        return self._read(STATE_KIND, ScheduleState, list(names))
+        wanted = list(names)
+        entries = self.store.read(STATE_KIND, wanted) if wanted else []
+        return {entry.key: read_state(entry) for entry in entries if entry is not None}
 
-    def watches(self, keys: Iterable[str]) -> dict[str, Stored[Watch] | None]:
-        """Return the watches under these keys, as ``states`` does."""
-        return self._read(WATCH_KIND, Watch, list(keys))
-
-    def list_states(self, *, after: str = "", limit: int = 100) -> list[Stored[ScheduleState]]:
+    def list_states(self, *, after: str = "", limit: int = 100) -> list[Stored]:
         """Return the states of a page of schedules, ordered by name. Those that cannot be read are left out."""
-        found = (_read(ScheduleState, entry) for entry in self.store.scan(STATE_KIND, after=after, limit=limit))
+        found = (read_state(entry) for entry in self.store.scan(STATE_KIND, after=after, limit=limit))
         return [one for one in found if one is not None]
 
-    def replace(self, before: Stored[V] | None, after: Stored[V] | None) -> int | None:
-        """Create, replace or remove an entry and its key in the index.
+    def replace(self, before: Stored | None, after: Stored | None) -> int | None:
+        """Create, replace or remove a state and its key in the index.
 
         Returns the new version, 0 after a removal; None if the entry had another version.
         """
@@ -123,21 +116,9 @@ class ScheduleStore:
             self.store.write(in_key_order(undo))
         return versions
 
-    def remove_due(self, keys: Iterable[str]) -> None:
-        """Remove keys of the index that do not count. No call if there are none."""
-        changes = [Change(kind=DUE_KIND, key=key, value=None) for key in keys]
+    def remove_due(self, keys: Sequence[DueKey]) -> None:
+        """Remove keys of the index that do not count, and the watches of an older version. No call without keys."""
+        changes = [Change(kind=DUE_KIND, key=key.text, value=None) for key in keys]
+        changes += [Change(kind=WATCH_KIND, key=key.key, value=None) for key in keys if key.kind == WATCH_KIND]
         if changes:
             self.store.write(in_key_order(changes))
-
-    def _read(self, kind: str, type_: type[V], keys: list[str]) -> dict[str, Stored[V] | None]:
-        if not keys:
-            return {}
-        entries = [entry for entry in self.store.read(kind, keys) if entry is not None]
-        return {entry.key: _read(type_, entry) for entry in entries}
-
-
-def _read(type_: type[V], entry: Entry) -> Stored[V] | None:
-    try:
-        return read_entry(type_, entry)
-    except msgspec.MsgspecError:
-        return None

@@ -3,8 +3,7 @@
 | the dependency in this tick | a schedule that depends on it |
 |---|---|
 | not due, disabled, or excluded by its environments | fires |
-| enqueued | fires after it; with ``completed``, waits until its job is done |
-| a pending fire | the same |
+| enqueued | fires after it |
 | ran inline and succeeded | fires |
 | ran inline and failed, or was blocked | is blocked: its fire is dropped |
 
@@ -18,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.cron.dependencies import execution_order
-from holdfast.cron.entries import Drop, ScheduleState, Stored, Watch, with_next_fire
-from holdfast.cron.fire import INLINE_QUEUE, FireJob, fire_id, fire_job
+from holdfast.cron.entries import Drop, ScheduleState, Stored, with_next_fire
+from holdfast.cron.fire import INLINE_QUEUE, fire_job
 from holdfast.cron.firing import Committed, Firing, Step
 from holdfast.cron.inline import run_inline
 from holdfast.cron.plan import Plan, plan
@@ -27,7 +26,6 @@ from holdfast.cron.reports import Fired, FireStatus, Reports, fire_instant
 from holdfast.cron.schedule import Schedule
 from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
-from holdfast.cron.watches import Watches
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
 
@@ -43,7 +41,7 @@ class DueSchedule:
     """A schedule that is due, and that this scheduler may fire."""
 
     schedule: Schedule
-    stored: Stored[ScheduleState]
+    stored: Stored
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +65,6 @@ class Walk:
         *,
         definitions: Definitions,
         firing: Firing,
-        watches: Watches,
         reports: Reports,
         inline: bool,
         now: int,
@@ -76,14 +73,13 @@ class Walk:
         self._store = store
         self._definitions = definitions
         self._firing = firing
-        self._watches = watches
         self._reports = reports
         self._inline = inline
         self._now = now
         self._round = Round()
         self._steps: list[Step] = []  # that are planned, and not stored yet
         self._fires: dict[str, dict[int, Fired]] = {}  # of this walk, by schedule and instant
-        self._others: Mapping[str, Stored[ScheduleState] | None] = {}  # dependencies that are not due
+        self._others: Mapping[str, Stored | None] = {}  # dependencies that are not due
         self._deferred: set[str] = set()  # schedules that are due, and not fired in this walk
 
     def run(self, due: Sequence[DueSchedule], *, due_elsewhere: Iterable[str]) -> Round:
@@ -104,12 +100,12 @@ class Walk:
             self._reports.failed(schedules[0].name, str(error))
             return schedules
 
-    def _read_others(self, due: Mapping[str, DueSchedule]) -> Mapping[str, Stored[ScheduleState] | None]:
+    def _read_others(self, due: Mapping[str, DueSchedule]) -> Mapping[str, Stored | None]:
         """Read the dependencies that are not due, where they matter: no call for most ticks."""
         names = {
             name
             for one in due.values()
-            if one.schedule.completed or self._is_inline(one.schedule)
+            if self._is_inline(one.schedule)
             for name in one.schedule.depends_on
             if name not in due
         }
@@ -120,29 +116,21 @@ class Walk:
 
     # One schedule -----------------------------------------------------------------------------------------------
 
-    def _take(self, schedule: Schedule, stored: Stored[ScheduleState]) -> None:
+    def _take(self, schedule: Schedule, stored: Stored) -> None:
         assert stored.value.next_fire is not None
         decided = plan(schedule, stored.value.next_fire, self._now)
-        waits = schedule.completed or self._is_inline(schedule)
-        is_deferred = waits and not self._deferred.isdisjoint(schedule.depends_on)
+        is_inline = self._is_inline(schedule)
+        is_deferred = is_inline and not self._deferred.isdisjoint(schedule.depends_on)
         blocked = None if is_deferred else self._find_failure(schedule, decided.fires)
         if blocked is None:
             self._deferred.add(schedule.name)
             self._round.deferred += 1
             return
-        if self._is_inline(schedule) and not blocked:
+        if is_inline and not blocked:
             self._flush()
-        jobs: list[FireJob] = []
-        watches: list[Stored[Watch]] = []
-        for fire in () if blocked else decided.fires:
-            waits_for = self._waits_for(schedule, fire) if schedule.completed else []
-            if waits_for:
-                watches.append(self._watches.pending_fire(schedule, fire, waits_for, self._now))
-                self._note(schedule, fire, FireStatus.PENDING, job_id=fire_id(schedule, fire))
-            else:
-                jobs.append(fire_job(self._app, schedule, fire, inline=self._is_inline(schedule)))
-                self._note(schedule, fire, FireStatus.ENQUEUED, job_id=jobs[-1].job_id)
-        watches += self._watches.hooks(jobs, self._now)
+        jobs = [fire_job(self._app, schedule, fire, inline=is_inline) for fire in (() if blocked else decided.fires)]
+        for job in jobs:
+            self._note(schedule, job.fire, FireStatus.ENQUEUED, job_id=job.job_id)
         for fire in decided.fires if blocked else ():
             self._note(schedule, fire, FireStatus.BLOCKED, error=blocked)
         last_job = self._fires[schedule.name][decided.fires[-1]].job_id if decided.fires else None
@@ -151,14 +139,14 @@ class Walk:
             Step(
                 schedule=schedule,
                 before=stored,
-                after=replace(after, signature=self._definitions.sign(schedule)),  # with the newest key
+                # Signed with the newest key, and as this version writes it.
+                after=replace(after, definition=schedule.to_json(), signature=self._definitions.sign(schedule)),
                 plan=decided,
                 jobs=tuple(jobs),
-                watches=tuple(watches),
                 blocked=blocked,
             )
         )
-        if self._is_inline(schedule) and jobs:
+        if is_inline and jobs:
             self._flush()
 
     def _note(
@@ -188,21 +176,6 @@ class Walk:
                 return f"its dependency {name} is {job.state}"
         return ""
 
-    def _waits_for(self, schedule: Schedule, fire: int) -> list[str]:
-        """Return the jobs that must be done before a fire is enqueued."""
-        job_ids: list[str] = []
-        for name in schedule.depends_on:
-            fires = {at: one for at, one in self._fires.get(name, {}).items() if one.status is not FireStatus.DONE}
-            if fires:
-                chosen = fires[max([at for at in fires if at <= fire] or fires)]
-                assert chosen.job_id is not None, "a schedule with a blocked dependency is blocked"
-                job_ids.append(chosen.job_id)
-                continue
-            other = self._others.get(name)
-            if other is not None and other.value.last_fire == fire and other.value.last_job is not None:
-                job_ids.append(other.value.last_job)
-        return job_ids
-
     # Storing ----------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
@@ -225,9 +198,6 @@ class Walk:
             since = step.before.value.next_fire
             assert since is not None
             self._reports.missed(step.schedule, step.plan.dropped, or_more=step.plan.dropped_more, since=since)
-        for watch in step.watches:
-            if watch.value.is_fire:
-                self._reports.pending(step.schedule, watch.value.fire, watch.value.job_ids)
         for fire in step.plan.fires if step.blocked else ():
             self._reports.dropped(step.schedule, fire, step.blocked)
         for job, answer in zip(step.jobs, committed.answers, strict=True):

@@ -86,8 +86,6 @@ def test_helpers_make_one_expression(app, describe, expression):
         (lambda cron: cron.daily().between_hours(8, 17), "between_hours: wanted every_minutes or every_hours"),
         (lambda cron: cron.hourly(at=5).between_minutes(0, 9), "between_minutes: wanted every_minutes beside it"),
         (lambda cron: cron.every_minute().between_hours(17, 8), "between_hours: wanted a whole number from 17 to 23"),
-        (lambda cron: cron.daily().on_complete("t").on_complete(print), "on_complete: wanted one type or function"),
-        (lambda cron: cron.daily().on_complete(3), "on_complete: wanted a type, a task or a function, got 3"),
         (lambda cron: cron.daily().payload(1), "payload: wanted payload\\(\\) or an argument of run"),
     ],
 )
@@ -107,11 +105,10 @@ def test_every_field_can_be_described(app):
         .jitter(timedelta(seconds=90))
         .enabled(False)
         .environments("production", "staging")
-        .depends_on("load", completed=True)
+        .depends_on("load")
         .single_instance("reports")
         .missed("all", cap=7)
         .grace(timedelta(seconds=30))
-        .on_complete("report.sent")
         .queue("reports")
         .priority(3)
         .max_attempts(2)
@@ -138,11 +135,9 @@ def test_every_field_can_be_described(app):
         enabled=False,
         environments=("production", "staging"),
         depends_on=("load",),
-        completed=True,
         missed=Missed.ALL,
         max_missed=7,
         grace=timedelta(seconds=30),
-        on_complete="report.sent",
     )
     assert [each.name for each in app.declared_schedules()] == ["load", "report"]
 
@@ -164,19 +159,6 @@ def test_a_task_takes_only_its_own_payload(app):
 def test_a_schedule_may_depend_on_another_value(app):
     load = app.cron("load").daily().run("load")
     assert app.cron("report").daily().depends_on(load).run("report").depends_on == ("load",)
-
-
-def test_a_hook_of_code_is_kept_by_the_name_of_its_schedule(app):
-    app.cron("report").daily().on_complete(print).run("report")
-    assert app.completion_hooks == {"report": print}
-    assert app.code_schedules["report"].on_complete is None
-
-
-def test_a_handler_follows_by_its_task(app):
-    @app.handler("sent")
-    def sent(payload: None) -> None: ...
-
-    assert app.cron("report").daily().on_complete(sent).run("report").on_complete == "sent"
 
 
 def test_two_schedules_of_one_name_are_refused(app):

@@ -30,11 +30,9 @@ FULL = Schedule(
     enabled=False,
     environments=("production",),
     depends_on=("load", "clean"),
-    completed=True,
     missed=Missed.ALL,
     max_missed=7,
     grace=timedelta(seconds=30),
-    on_complete="report.sent",
 )
 
 
@@ -72,11 +70,9 @@ def test_the_fingerprint_covers_everything_but_enabled():
         "jitter": 0,
         "environments": [],
         "depends_on": ["load"],
-        "completed": False,
         "missed": "skip",
         "max_missed": 8,
         "grace": 0,
-        "on_complete": None,
     }
     assert values.keys() == others.keys() | {"enabled"}
     for name, value in others.items():
@@ -144,7 +140,6 @@ def test_only_what_the_schedule_sets_goes_into_its_requests():
         ({"enabled": 1}, "enabled: wanted true or false"),
         ({"environments": "production"}, "environments: wanted at most 32 names"),
         ({"depends_on": ["report"]}, "depends_on: wanted other schedules, got report itself"),
-        ({"completed": True}, "completed: wanted a depends_on beside it"),
         ({"missed": "some"}, "missed: wanted one of skip, last, all, got some"),
         ({"max_missed": 10_001}, "max_missed"),
         ({"payload": "x" * 40_000}, "payload: wanted at most 32768 bytes"),
