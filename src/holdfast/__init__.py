@@ -17,7 +17,6 @@ from holdfast.connect import connect  # not lazy: importing the module of that n
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
     from holdfast.app import Holdfast
-    from holdfast.artifacts.payloads import PayloadStore, open_payloads
     from holdfast.client import Client, EnqueueKeywords
     from holdfast.cron.builder import ScheduleBuilder
     from holdfast.cron.expression import CronExpression
@@ -78,7 +77,6 @@ __all__ = [
     "Missed",
     "NoDelay",
     "OnExhausted",
-    "PayloadStore",
     "QueueSettings",
     "Retry",
     "RetryPolicy",
@@ -96,7 +94,6 @@ __all__ = [
     "WorkerOptions",
     "__version__",
     "connect",
-    "open_payloads",
     "open_signer",
     "register_codec",
 ]
@@ -104,7 +101,6 @@ __all__ = [
 _MODULES = {
     "holdfast.aio": ("AsyncClient",),
     "holdfast.app": ("Holdfast",),
-    "holdfast.artifacts.payloads": ("PayloadStore", "open_payloads"),
     "holdfast.client": ("Client", "EnqueueKeywords"),
     "holdfast.cron.builder": ("ScheduleBuilder",),
     "holdfast.cron.expression": ("CronExpression",),

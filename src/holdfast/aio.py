@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self, TypeVar, overload
 
-from holdfast.artifacts.payloads import PayloadStore
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.connect import connect
@@ -53,7 +52,6 @@ class AsyncClient:
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
-        payloads: PayloadStore | None = None,
         attempts_of: Callable[[str], int] = lambda _: DEFAULT_MAX_ATTEMPTS,
     ) -> None:
         client = Client(
@@ -63,7 +61,6 @@ class AsyncClient:
             clock=clock,
             middleware=middleware,
             signer=signer,
-            payloads=payloads,
             attempts_of=attempts_of,
         )
         self._start(lambda: client, driver.close)
@@ -78,7 +75,6 @@ class AsyncClient:
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
         signer: Signer | None = None,
-        payloads: PayloadStore | None = None,
     ) -> Self:
         """Return the client of the store that ``connect(url)`` opens; also ``store:NAME``, of the settings.
 
@@ -90,9 +86,7 @@ class AsyncClient:
         def get_client() -> Client:
             if not opened:
                 store = connect(url, space=space, clock=clock)
-                opened.append(
-                    Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer, payloads=payloads)
-                )
+                opened.append(Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer))
             return opened[0]
 
         def close() -> None:

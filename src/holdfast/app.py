@@ -194,7 +194,6 @@ class Holdfast:
                 clock=self._connection.clock,
                 middleware=self.enqueue_middlewares,
                 signer=self._connection.open_signer(),
-                payloads=self._connection.open_payloads(),
                 attempts_of=self._attempts_of,
             )
         return self._client
@@ -554,7 +553,6 @@ class Holdfast:
             catalogue=self.catalogue,
             observers=all_observers,
             signer=self._connection.open_signer(),
-            payloads=self._connection.open_payloads(),
         )
 
     def _wants_cron(self, options: WorkerOptions) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast import settings as settings_module
-from holdfast.artifacts.payloads import PayloadStore, open_payloads
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import NamedSpace
@@ -78,10 +77,6 @@ class AppConnection:
     def open_signer(self) -> Signer | None:
         """Return what signs and verifies the jobs of the space; None if the settings turn signing off."""
         return open_signer(self.settings, space=self.store_space)
-
-    def open_payloads(self) -> PayloadStore | None:
-        """Return the large payloads of the space; None if the settings name no folder for them."""
-        return open_payloads(self.settings, space=self.store_space)
 
     @property
     def store_space(self) -> str:

@@ -11,7 +11,6 @@ from itertools import zip_longest
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from holdfast.approvals import approve
-from holdfast.artifacts.payloads import PayloadStore
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.domain_log import log_domain_action
 from holdfast.drivers.capabilities import Feature
@@ -74,22 +73,19 @@ class Client:
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
-        payloads: PayloadStore | None = None,
         attempts_of: Callable[[str], int] = lambda _: DEFAULT_MAX_ATTEMPTS,
     ) -> None:
         """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
 
-        With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads`` (see ``open_payloads``),
-        ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused;
-        ``enqueue_many``, and ``enqueue`` with a ``connection``, always refuse it. ``attempts_of`` returns the attempts
-        of a job whose request names none, by its type: 25, or those of its handler for the client of an app.
+        With a ``signer``, every job is signed: see ``holdfast.signing``. A payload of more than ``max_payload`` bytes
+        is refused; the largest ``max_payload`` is 64 MiB. ``attempts_of`` returns the attempts of a job whose request
+        names none, by its type: 25, or those of its handler for the client of an app.
         """
         check_driver(driver)
         self._attempts_of = attempts_of
         self.driver = driver
         self._middleware = middleware
         self.signer = signer
-        self._payloads = payloads
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -128,16 +124,14 @@ class Client:
         driver = self._driver_for(connection, on_conflict)
         if isinstance(request, JobRequest):
             if not self._middleware:  # the most frequent call, so the shortest way
-                records = self._sign([self._record(request, connection)])
+                records = self._sign([self._record(request)])
                 return _checked(driver.enqueue(records), records, on_conflict)[0]
             requests: Sequence[JobRequest] = [request]
         else:
             requests = request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        answers, records = self._enqueue(
-            requests, lambda changed: [self._record(each, connection) for each in changed], driver
-        )
+        answers, records = self._enqueue(requests, lambda changed: [self._record(each) for each in changed], driver)
         _checked(answers, records, on_conflict)
         return answers[0] if isinstance(request, JobRequest) else answers
 
@@ -378,21 +372,14 @@ class Client:
             raise JobNotFound(job_id)
         return record
 
-    def _record(self, request: JobRequest, connection: object = None) -> JobRecord:
-        # A payload is stored by a connection of the client, which would wait for the transaction of the caller.
-        spill = None if self._payloads is None or connection is not None else self._spill
+    def _record(self, request: JobRequest) -> JobRecord:
         return to_record(
             _check_request(request),
             now=self._clock.now(),
             default_attempts=DEFAULT_MAX_ATTEMPTS if request.max_attempts else self._attempts_of(request.type),
             codec=self._codec,
             max_payload=self._max_payload,
-            spill=spill,
         )
-
-    def _spill(self, job_id: str, payload: bytes) -> bytes:
-        assert self._payloads is not None
-        return self._payloads.save(self._store, job_id, payload, now=self._clock.now())
 
 
 def _check_request(value: object) -> JobRequest:

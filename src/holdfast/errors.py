@@ -26,7 +26,6 @@
     │   ├── ArtifactExists             the attempt has another artifact with this name
     │   ├── ArtifactMissing            the attempt has no artifact with this name
     │   └── ArtifactQuota              the artifacts of the task or of the space are too many or too large
-    ├── PayloadUnavailable             a large payload cannot be read here and now
     ├── JobNotFound (LookupError)      the space has no such job
     ├── ScheduleNotFound (LookupError) the space has no such schedule
     ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
@@ -293,15 +292,6 @@ class ArtifactQuota(ArtifactError):
         self.unit = unit
         self.most = most
         super().__init__(f"the artifacts of the {owner}: wanted at most {most} {unit}, got more")
-
-
-class PayloadUnavailable(HoldfastError):
-    """The payload of a job is stored apart from it, and this process cannot read it now. Another try may succeed."""
-
-    def __init__(self, job_id: str, reason: str) -> None:
-        self.job_id = job_id
-        self.reason = reason
-        super().__init__(f"job {job_id}: wanted its payload from the folder of artifacts, {reason}")
 
 
 class JobNotFound(HoldfastError, LookupError):

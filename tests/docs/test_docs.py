@@ -98,8 +98,8 @@ MEBIBYTE, KIBIBYTE = 1 << 20, 1 << 10
 BOUNDS = {
     "type": "a name",
     "payload": f"{bounds.MAX_PAYLOAD_BYTES // MEBIBYTE} MiB encoded (a client may allow up to "
-    f"{bounds.MAX_STORED_PAYLOAD_BYTES // MEBIBYTE} MiB; [larger ones](http.md#large-payloads) are stored apart), "
-    f"{bounds.MAX_DEPTH} levels",
+    f"{bounds.MAX_STORED_PAYLOAD_BYTES // MEBIBYTE} MiB; [larger data](http.md#large-payloads) is passed by its "
+    f"address), {bounds.MAX_DEPTH} levels",
     "queue": "a name",
     "priority": f"{bounds.PRIORITIES[0]} to {bounds.PRIORITIES[-1]}",
     "run_at": YEARS,

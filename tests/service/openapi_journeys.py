@@ -17,7 +17,7 @@ import schemathesis
 
 from tests.service.openapi_cases import OpenApiCases
 
-WORK = ("heartbeatTask", "uploadArtifact", "showPayload", "cancelTask")
+WORK = ("heartbeatTask", "uploadArtifact", "cancelTask")
 ENDS = ("submitResult", "submitResults", "nackTask", "abandonTask")
 READS = ("showTask", "showResult", "listArtifacts", "downloadArtifact", "requeueTasks")
 OF_SUBSCRIPTION = ("heartbeatSubscription", "listSubscriptions", "deleteSubscription")
@@ -25,17 +25,14 @@ PATHS = (  # of tasks; before and after each one come any other calls
     ("submitResult", "showResult"),
     ("submitResults", "showTask"),
     ("heartbeatTask", "nackTask"),
-    ("showPayload", "abandonTask"),
     ("cancelTask", "abandonTask", "requeueTasks"),
     ("uploadArtifact", "submitResult", "listArtifacts", "downloadArtifact"),
 )
 SUCCESSES = {  # that a run of many journeys must have seen
     "enqueueTask": 202,
-    "enqueueUpload": 202,
     "claimTasks": 200,
     "heartbeatTask": 200,
     "uploadArtifact": 201,
-    "showPayload": 200,
     "submitResult": 200,
     "submitResults": 200,
     "nackTask": 200,
@@ -96,17 +93,14 @@ class _Journey:
                 self._uploaded.append(answer.json()["name"])
 
     def _create(self, command: str) -> Any:
-        """Create a task that can be claimed now, by one of two calls."""
-        case = self._case(self._data.draw(st.sampled_from(["enqueueTask", "enqueueUpload"])))
-        fields: dict[str, Any] = case.body if case.operation.path.endswith("/tasks") else case.query or {}
+        """Create a task that can be claimed now."""
+        case = self._case("enqueueTask")
+        fields: dict[str, Any] = case.body
         for name in ("queue", "domain", "offset", "runAt", "delaySeconds", "idempotencyKey", "webhook"):
             fields.pop(name, None)
         fields["command"] = command
         if self._data.draw(st.booleans()):
             fields["webhook"] = f"{self._receiver_url}/"
-        if fields is not case.body:
-            case.query = fields
-            case.headers.pop("content-digest", None)
         return self._cases.send(case)
 
     def _step(self, name: str, task_id: str, token: str) -> schemathesis.Case:
@@ -121,10 +115,10 @@ class _Journey:
             body["leaseSeconds"] = LEASE_SECONDS
         if not self._is_likely():
             return case
-        if name in ("uploadArtifact", "showPayload", "downloadArtifact"):
+        if name in ("uploadArtifact", "downloadArtifact"):
             for header in ("content-digest", "range", "lease-token"):
                 case.headers.pop(header, None)
-        if name in ("uploadArtifact", "showPayload"):
+        if name == "uploadArtifact":
             case.headers["lease-token"] = token
         if "artifact" in path:
             names = self._uploaded if name == "downloadArtifact" and self._uploaded else ARTIFACTS

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import socket
 import threading
 
+import msgspec
 import pytest
 
 from holdfast.artifacts import collector as collector_module
 from holdfast.artifacts.blobs import part_folder
-from holdfast.artifacts.collector import GRACE, YOUNG, ArtifactCollector
+from holdfast.artifacts.collector import YOUNG, ArtifactCollector
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import MANIFEST_KIND
 from holdfast.artifacts.uploads import UPLOAD_KIND, begin_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage
 from holdfast.clock import HOUR, SECOND, ManualClock, SystemClock
+from holdfast.drivers.contract import Change
+from holdfast.model.job import JobRecord
 from holdfast.service import artifact_transfers, limits
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
@@ -169,8 +173,6 @@ def test_a_full_disk_is_507_and_leaves_nothing(large, command, step, caplog):
     claimed = claim(large, command)
     answer = upload(large, claimed, "a")
     assert (*code_of(answer), answer.headers["retry-after"]) == (507, "artifacts_full", "5")
-    payload = large.client.post("/v1/tasks/upload", params={"command": command}, json=[1])
-    assert code_of(payload) == (507, "artifacts_full")
     assert (files_of(large), large.store.scan(UPLOAD_KIND)) == ([], [])
     assert "No space left" in caplog.text
     large.service.artifacts.blobs = blobs
@@ -271,7 +273,7 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
         large.settle("result", one, status="COMPLETED", artifacts=["a"])
     large.store.purge([gone["task"]["id"]])
     assert download(large, gone, "a").status_code == 404  # at once
-    assert collector_of(large, later=GRACE).step() == 1
+    assert collector_of(large).step() == 1
     assert len(files_of(large)) == 2
     assert download(large, kept, "a").status_code == 200
     assert [entry.key for entry in large.store.scan(MANIFEST_KIND)] == sorted(
@@ -283,13 +285,36 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
 
 def test_the_service_collects_by_itself(tmp_path, command):
     settings = Settings(artifacts=str(tmp_path / "artifacts"))
-    timing = MaintenanceTiming(trim_seconds=0.0, artifact_grace_seconds=0.0)
+    timing = MaintenanceTiming(trim_seconds=0.0)
     with running_service(sqlite_url(tmp_path), settings, timing=ServiceTiming(maintenance=timing)) as running:
         claimed = claim(running, command)
         upload(running, claimed, "a")
         running.settle("result", claimed, status="COMPLETED", artifacts=["a"])
         running.store.purge([claimed["task"]["id"]])
         wait_until(lambda: files_of(running) == [])
+
+
+def test_a_payload_that_an_older_version_kept_apart_is_a_dead_letter_and_goes_with_its_task(large, command):
+    """The job has a reference, the manifest has a payload, and the bytes are in the folder of the task."""
+    store, digest = large.store, hashlib.sha256(b"[1]").hexdigest()
+    payload = json.dumps({"sha256": digest, "size": 3}).encode()
+    meta = {"holdfast.payload_ref": True}
+    job = JobRecord(id=f"older-{command}", type=command, queue="default", payload=payload, meta=meta, created_at=1)
+    manifest = msgspec.msgpack.encode({"created_at": 1, "payload": {"digest": digest, "size": 3}})
+    writer = large.service.artifacts.blobs.create(part_folder("main", job.id, "payload"))
+    writer.write(b"[1]")
+    writer.commit()
+    store.write([Change(kind=MANIFEST_KIND, key=job.id, value=manifest)])
+    store.enqueue([job])
+    other = claim(large, command)  # reserves the older task, too
+    task = large.get(f"/v1/tasks/{job.id}").json()
+    assert (task["status"], task["reason"]) == ("FAILED", "bad payload")
+    assert task["error"] == "the payload is a reference of an older version"
+    assert upload(large, other, "a").status_code == 201
+    assert collector_of(large).step() == 0
+    store.purge([job.id])
+    assert collector_of(large).step() == 1
+    assert len(files_of(large)) == 1
 
 
 def test_uploads_of_earlier_attempts_are_removed(large, command):

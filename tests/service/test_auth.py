@@ -76,8 +76,6 @@ CALLS = {
     "PUT /v1/tasks/x/artifacts/a": "worker",
     "GET /v1/tasks/x/artifacts": "producer",
     "GET /v1/tasks/x/artifacts/a": "producer",
-    "POST /v1/tasks/upload": "producer",
-    "GET /v1/tasks/x/payload": "worker",
     "GET /v1/tasks": "operator",
     "POST /v1/tasks/requeue": "operator",
     "GET /v1/queues": "operator",

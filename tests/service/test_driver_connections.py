@@ -15,13 +15,10 @@ import pytest
 
 from holdfast import connect
 from holdfast.app import Holdfast
-from holdfast.artifacts.payloads import open_payloads
-from holdfast.client import Client
 from holdfast.drivers.contract import Change, JobFilter
 from holdfast.drivers.optional import LedgerScan
 from holdfast.errors import ConnectError, InvalidInput, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
-from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack
 from holdfast.settings import Settings
 from holdfast.worker.options import WorkerOptions
@@ -243,17 +240,6 @@ def test_jobs_that_are_too_large_together_are_not_all_read(service, monkeypatch)
         assert {one.job.payload for one in store.inspect(ids[:20]).values()} == {jobs[0].payload}
         assert list(store.inspect(ids, payloads=False)) == ids
         assert read == [100, 20, 250]
-
-
-def test_a_worker_gets_payloads_that_the_service_keeps_apart(service):
-    client = Client(service.store, payloads=open_payloads(service.service.settings))
-    request = JobRequest(type="length", payload="x" * (9 << 20), queue="large")  # read in two parts
-    answer_id = client.enqueue(request).id
-    app = Holdfast(service.url)
-    app.handler("length", queue="large")(len)
-    with closing(app):
-        assert app.worker().process_once("large").status == "acked"
-        assert app.client.result(answer_id) == 9 << 20
 
 
 def test_a_worker_goes_on_when_its_service_was_killed(tmp_path):

@@ -39,17 +39,6 @@ def test_a_slot_that_starts_after_the_stop_reserves_nothing(app, stuck, spec):
     assert app.client.get(answer.id).attempts == 0
 
 
-def test_a_slot_reads_payloads_that_are_stored_apart_from_their_jobs(app, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOLDFAST_ARTIFACTS", str(tmp_path / "artifacts"))
-    length = app.handler("length")(len)
-    answer = length.enqueue("x" * (2 << 20))
-    options = replace(AT_ONCE, until_drained=True)
-    spec = RunSpec(run="r", url=app.url, space=app.space, catalogue=app.catalogue, options=options)
-    with Slot(spec, 0, ["r/0/0/0"], app.driver) as slot:
-        list(slot.outcomes())
-    assert app.client.result(answer.id) == 2 << 20
-
-
 def test_no_other_slot_reserves_a_job_that_was_released_at_a_stop(app, stuck, spec):
     """Spark may kill the other slot while it holds the job."""
     with ThreadPoolExecutor() as threads, ExitStack() as stack:

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-PAYLOAD_PART = "payload"  # the part of a task that has its payload; each artifact has a part of its own
 CHUNK_BYTES = 1 << 20  # that are read, hashed and written at a time
 
 

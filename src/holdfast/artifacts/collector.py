@@ -10,28 +10,24 @@ from __future__ import annotations
 
 from holdfast.artifacts.blobs import BlobStore, task_folder
 from holdfast.artifacts.manifest import MANIFEST_KIND, Manifest, read_manifest
-from holdfast.artifacts.records import drop_manifest, find_manifest, manifest_change
+from holdfast.artifacts.records import find_manifest, manifest_change
 from holdfast.artifacts.uploads import UPLOAD_KIND, end_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage, set_usage
-from holdfast.clock import DAY, MINUTE, SECOND, Clock, SystemClock
+from holdfast.clock import MINUTE, SECOND, Clock, SystemClock
 from holdfast.drivers.contract import Store
 from holdfast.model.registry import Entry
 
 STEP_ROWS = 500  # manifests, and uploads, that one step looks at
-GRACE = DAY  # a manifest may be older than its task, whose payload is stored before the task is
 YOUNG = 30 * MINUTE  # an upload may go on: it writes every MiB, of which the slowest one takes less than five minutes
 
 
 class ArtifactCollector:
     """Collects in one space. One per process is enough, and several do no harm."""
 
-    def __init__(
-        self, store: Store, blobs: BlobStore, *, space: str, clock: Clock | None = None, grace: int = GRACE
-    ) -> None:
+    def __init__(self, store: Store, blobs: BlobStore, *, space: str, clock: Clock | None = None) -> None:
         self._store = store
         self._blobs = blobs
         self._space = space
-        self._grace = grace
         self._clock = clock or SystemClock()
         self._after = ""
         self._after_upload = ""
@@ -63,9 +59,7 @@ class ArtifactCollector:
         """Remove what a manifest names if its task is gone; return whether it was removed."""
         manifest = read_manifest(entry)
         assert manifest is not None
-        now = self._clock.now()
-        found = self._store.inspect([entry.key], payloads=False).get(entry.key)
-        if found is None and now - manifest.created_at >= self._grace:
+        if entry.key not in self._store.inspect([entry.key], payloads=False):
             self._remove(entry, manifest)
             return True
         self._counted = Usage(
@@ -94,13 +88,9 @@ class ArtifactCollector:
             return
         folder = task_folder(self._space, upload.job_id)
         manifest, _ = find_manifest(self._store, upload.job_id)
-        is_gone = upload.job_id not in self._store.inspect([upload.job_id], payloads=False)
-        if is_gone and (manifest is None or manifest.created_at <= upload.began_at):
-            manifest = None  # of a payload: the service died before it enqueued the task
         keep = () if manifest is None else manifest.parts
         if not self._blobs.retain(folder, keep, before=(now - YOUNG) / SECOND):
             return  # a slow upload, which goes on
         if manifest is None:
             self._blobs.remove(folder)
-            drop_manifest(self._store, upload.job_id)
         end_upload(self._store, entry.key)

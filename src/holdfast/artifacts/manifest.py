@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.artifacts.blobs import PAYLOAD_PART
 from holdfast.artifacts.quota import Quota
 from holdfast.errors import ArtifactExists, ArtifactMissing, InvalidInput, LeaseMismatch
 from holdfast.model.job import State
@@ -62,13 +61,6 @@ class Artifact(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
         return self.part or str(self.fence)
 
 
-class PayloadBlob(msgspec.Struct, kw_only=True, frozen=True):
-    """The payload of a task that is too large for its job."""
-
-    digest: str
-    size: int
-
-
 class Completion(msgspec.Struct, kw_only=True, frozen=True):
     """How an attempt has ended the task. ``ended_at`` is None if it has completed it, which can happen only once."""
 
@@ -82,24 +74,22 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     created_at: int
     uploads: tuple[Artifact, ...] = ()  # of the last attempt that has uploaded something
-    payload: PayloadBlob | None = None
     completion: Completion | None = None
 
     @property
     def size(self) -> int:
         """The bytes that count for the quota of the space."""
-        return sum(one.size for one in self.uploads) + (0 if self.payload is None else self.payload.size)
+        return sum(one.size for one in self.uploads)
 
     @property
     def count(self) -> int:
         """The blobs that count for the quota of the space."""
-        return len(self.uploads) + (self.payload is not None)
+        return len(self.uploads)
 
     @property
     def parts(self) -> frozenset[str]:
         """The parts of the folder of the task that have these blobs."""
-        payload = set() if self.payload is None else {PAYLOAD_PART}
-        return frozenset({one.folder_part for one in self.uploads} | payload)
+        return frozenset(one.folder_part for one in self.uploads)
 
     def with_upload(self, job_id: str, artifact: Artifact, quota: Quota) -> Manifest:
         """Add an upload; those of earlier attempts go. The same one again changes nothing.

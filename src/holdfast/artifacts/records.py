@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.artifacts.manifest import MANIFEST_KIND, Artifact, Manifest, PayloadBlob, read_manifest
-from holdfast.artifacts.quota import Quota, Quotas
+from holdfast.artifacts.manifest import MANIFEST_KIND, Artifact, Manifest, read_manifest
+from holdfast.artifacts.quota import Quotas
 from holdfast.artifacts.usage import MAX_TRIES, change_usage
 from holdfast.drivers.contract import Inspection, Registry
 from holdfast.errors import StoreBusy
@@ -46,23 +46,6 @@ def record_upload(registry: Registry, job_id: str, artifact: Artifact, quotas: Q
         dropped_parts=frozenset(one.folder_part for one in (*before.uploads, artifact))
         - {one.folder_part for one in after.uploads},
     )
-
-
-def record_payload(
-    registry: Registry, job_id: str, payload: PayloadBlob, *, now: int, space_quota: Quota | None
-) -> None:
-    """Add the payload of a task that is about to be enqueued. Raises ``ArtifactQuota``, and changes nothing then."""
-    change_usage(registry, count=1, size=payload.size, quota=space_quota)
-    registry.write([manifest_change(job_id, Manifest(created_at=now, payload=payload), version=None)])
-
-
-def drop_manifest(registry: Registry, job_id: str) -> None:
-    """Remove the manifest of a task that does not exist, after its blobs were removed."""
-    manifest, version = find_manifest(registry, job_id)
-    if manifest is not None:
-        [removed] = registry.write([manifest_change(job_id, None, version=version)])
-        if removed is not None:
-            change_usage(registry, count=-manifest.count, size=-manifest.size)
 
 
 def record_failure(registry: Registry, job_id: str, fence: int, names: tuple[str, ...], *, ended_at: int) -> None:

@@ -175,6 +175,14 @@ def check_blob(field: str, value: object, *, most: int) -> bytes:
     return value
 
 
+def check_payload(value: object, *, most: int = MAX_PAYLOAD_BYTES) -> bytes:
+    """Check the encoded payload of a new job."""
+    if isinstance(value, bytes) and len(value) > most:
+        wanted = f"at most {most} bytes (keep larger data in your own storage, or in an artifact, and pass its address)"
+        raise PayloadTooLarge("payload", wanted=wanted, got=f"{len(value)} bytes")
+    return check_blob("payload", value, most=most)
+
+
 def check_blobs(field: str, values: Sequence[object], *, most: int) -> None:
     """Check a column of encoded bytes."""
     if values and set(map(type, values)) == {bytes} and max(map(len, cast("Sequence[bytes]", values))) <= most:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_QUEUE = "default"
 RESERVED_META = "holdfast."  # prefix of the meta keys that Holdfast itself writes
 META_RETRY = f"{RESERVED_META}retry"  # the meta key under which a job carries its own retry policy, as text
-META_PAYLOAD_REF = f"{RESERVED_META}payload_ref"  # true: the payload is a reference to a blob (``holdfast.artifacts``)
+META_PAYLOAD_REF = f"{RESERVED_META}payload_ref"  # true: an older version stored a reference as the payload
 META_SINGLE_INSTANCE = f"{RESERVED_META}single_instance"  # true, or the name of the lock
 
 

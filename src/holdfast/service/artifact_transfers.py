@@ -69,7 +69,7 @@ class ArtifactTransfers:
         *,
         most: int,
         digest: str | None,
-        on_piece: Callable[[], Awaitable[None]] | None = None,
+        on_piece: Callable[[], Awaitable[None]],
     ) -> tuple[str, int]:
         """Store a body as a blob; return its digest and size.
 
@@ -93,7 +93,7 @@ class ArtifactTransfers:
             raise Problem(Code.ARTIFACTS_FULL, "nothing was stored", retry_after=OUTAGE_SECONDS) from error
 
     async def _write(
-        self, writer: BlobWriter, pieces: AsyncIterator[bytes], on_piece: Callable[[], Awaitable[None]] | None
+        self, writer: BlobWriter, pieces: AsyncIterator[bytes], on_piece: Callable[[], Awaitable[None]]
     ) -> None:
         waiting: list[bytes] = []
         size = 0
@@ -103,8 +103,7 @@ class ArtifactTransfers:
             if size >= CHUNK_BYTES:
                 await self.run(writer.write, b"".join(waiting))
                 waiting, size = [], 0
-                if on_piece is not None:
-                    await on_piece()
+                await on_piece()
         await self.run(writer.write, b"".join(waiting))
 
     async def send(self, space: str, folder: str, digest: str, *, start: int, stop: int) -> AsyncIterator[bytes]:

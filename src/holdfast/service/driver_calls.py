@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
-from holdfast.artifacts.payloads import reference_of
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Inspection, Store
 from holdfast.drivers.optional import CancelWait
@@ -23,7 +21,6 @@ from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release
-from holdfast.service.artifact_transfers import transfers_of
 from holdfast.service.driver_rights import check_rights
 from holdfast.service.limits import LARGE_BODY_BYTES
 from holdfast.service.operation import Call
@@ -35,7 +32,6 @@ FIRST_CANCEL_POLL_SECONDS = 0.1
 MAX_CANCEL_POLL_SECONDS = 1.0
 INSPECTED_JOBS = 100  # that are read at a time, with their payloads
 MAX_MARKS = 100_000  # of the ledger in one answer
-MAX_PAYLOAD_PART_BYTES = 8 << 20  # of a large payload in one answer
 MAKE_READY = frozenset(
     {"configure", "enqueue", "enqueue_leased", "forget_domain", "reap", "remove_space", "requeue", "resume"}
 )
@@ -53,8 +49,6 @@ async def run_verb(call: Call, group: Group) -> bytes:
             return verb.encode_answer(await _wait(call, tenant, arguments))
         case messages.WaitForCancelArguments():
             return verb.encode_answer(await _wait_for_cancel(call, tenant, arguments))
-        case messages.ReadPayloadArguments():
-            return verb.encode_answer(await _read_payload(call, tenant, arguments))
         case _:
             pass
     sees_all = call.principal.is_admin
@@ -144,26 +138,6 @@ def _give_back(store: Store, answer: Any) -> None:
     leases = [one.lease for part in parts if isinstance(part, list) for one in part if isinstance(one, Reservation)]
     if leases:
         store.settle([Release(lease) for lease in leases])
-
-
-async def _read_payload(call: Call, tenant: Tenant, arguments: messages.ReadPayloadArguments) -> bytes | None:
-    """Return a part of a large payload; None if the job has no such payload."""
-    transfers = transfers_of(call)
-    job = await tenant.calls.run(tenant.store.get, arguments.job_id)
-    reference = None if job is None else reference_of(job)
-    if reference is None or reference.sha256 != arguments.digest or not 0 <= arguments.start < reference.size:
-        return None
-    folder = part_folder(tenant.name, arguments.job_id, PAYLOAD_PART)
-    stop = min(arguments.stop, arguments.start + MAX_PAYLOAD_PART_BYTES)
-    with transfers.counted(tenant.name):
-        return await transfers.run(_read_blob, transfers.blobs, folder, reference.sha256, arguments.start, stop)
-
-
-def _read_blob(blobs: BlobStore, folder: str, digest: str, start: int, stop: int) -> bytes | None:
-    try:
-        return b"".join(blobs.read(folder, digest, start=start, stop=stop))
-    except FileNotFoundError:  # it was removed together with its job
-        return None
 
 
 # Waiting ----------------------------------------------------------------------------------------------------

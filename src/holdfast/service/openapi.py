@@ -119,8 +119,7 @@ def _operation(
             _set_items(components, operation, schemas)
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if operation.upload is not None:
-        schema = {} if operation.upload == "application/json" else BINARY
-        described["requestBody"] = {"required": True, "content": {operation.upload: {"schema": schema}}}
+        described["requestBody"] = {"required": True, "content": {operation.upload: {"schema": BINARY}}}
     if operation.binary is not None:
         described["requestBody"] = {"required": True, "content": {operation.binary: {"schema": BINARY}}}
     described["responses"] |= _problems(operation, needs_token=needs_token, has_tokens=has_tokens)

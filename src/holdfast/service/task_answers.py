@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.artifacts.manifest import Artifact
-from holdfast.artifacts.payloads import reference_of
 from holdfast.drivers.contract import Inspection
 from holdfast.model.job import JobRecord
-from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
+from holdfast.service.schemas.artifacts import ArtifactInfo
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.tasks import Task, TaskDetails, TaskResult
 from holdfast.service.statuses import Status, status_of
@@ -17,14 +16,12 @@ from holdfast.wire.stored_json import known_payload_of, payload_of, stored_value
 
 
 def _fields(job: JobRecord, now: int, read: Callable[[JobRecord], object]) -> dict[str, Any]:
-    reference = reference_of(job)
     return {
         "id": job.id,
         "command": job.type,
         "queue": job.queue,
         "status": status_of(job, now),
-        "payload": None if reference is not None else read(job),
-        "payload_ref": None if reference is None else PayloadRef(sha256=reference.sha256, size=reference.size),
+        "payload": read(job),
         "priority": job.priority,
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,

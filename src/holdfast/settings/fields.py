@@ -122,7 +122,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "token_file": Setting(check=check_path, kind="path", meaning="a file with the token, if there is no `token`"),
     "artifacts": Setting(
-        check=check_path, kind="path", meaning="a folder for artifacts and large payloads, shared by all machines"
+        check=check_path, kind="path", meaning="a folder for artifacts, shared by all processes of the HTTP service"
     ),
     **{f"{SERVE}_{name}": setting for name, setting in SERVE_SETTINGS.items()},
     **{f"{WEBHOOKS}_{name}": setting for name, setting in WEBHOOK_SETTINGS.items()},

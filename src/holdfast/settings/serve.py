@@ -60,7 +60,7 @@ class ServeSettings:
     artifact_max_bytes: int = 256 << 20  # of one artifact, and of a payload that is uploaded
     artifact_task_bytes: int = 1 << 30  # of all artifacts of an attempt
     artifact_task_count: int = 32
-    artifact_space_bytes: int = 100 << 30  # of all artifacts and uploaded payloads of a space
+    artifact_space_bytes: int = 100 << 30  # of all artifacts of a space
     artifact_space_count: int = 1_000_000
     max_requests: int = 1000  # at the same time
     rate: float | None = None  # requests per second of one token and scope, in one process

@@ -102,7 +102,7 @@ class Settings:
     signing_key_file: str | None = None  # see ``key_file``
     token: Secret | None = None  # for a store that is an HTTP service
     token_file: str | None = None  # a file with that token, read again when the service has refused the token
-    artifacts: str | None = None  # the folder of artifacts and large payloads; None: there are none
+    artifacts: str | None = None  # the folder of artifacts; None: there are none
     serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)  # of callbacks and notifications
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name

@@ -12,7 +12,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast import settings
-from holdfast.artifacts.payloads import PayloadStore, open_payloads
 from holdfast.connect import connect
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
@@ -40,11 +39,6 @@ def signer_of(space: str, at_least: SigningMode) -> Signer | None:
     ``at_least`` is the mode of the Spark driver. Raises ``InvalidInput`` if signing is on and this process has no key.
     """
     return open_signer(settings.read(), space=space, at_least=at_least)
-
-
-def payloads_of(space: str) -> PayloadStore | None:
-    """Return the large payloads of a space, as the settings of this process say; None if they name no folder."""
-    return open_payloads(settings.read(), space=space)
 
 
 def check_reach(store: Store, spark: SparkSession) -> None:

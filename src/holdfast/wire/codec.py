@@ -154,7 +154,7 @@ def encode_payload(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOA
     except (TypeError, ValueError) as error:
         wanted = f"a value that the codec {codec.name!r} can write"
         raise PayloadError("payload", wanted=wanted, got=f"{type(value).__name__}: {error}") from error
-    return bounds.check_blob("payload", data, most=most)
+    return bounds.check_payload(data, most=most)
 
 
 def decode_payload(codec: Codec, data: bytes) -> object:

@@ -5,20 +5,18 @@ Neither message carries the token of the lease: a handler cannot settle its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast
+from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 
 from holdfast.clock import to_datetime, to_timedelta
-from holdfast.errors import PayloadUnavailable
+from holdfast.errors import PayloadError
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_PAYLOAD_REF, RESERVED_META
 from holdfast.wire.codec import JSON, Codec, codec_named, decode_payload
 from holdfast.wire.envelope import META_CODEC
-
-LoadPayload: TypeAlias = Callable[[str, bytes], bytes]  # the id of the job and its reference
 
 _NO_META: Mapping[str, object] = {}
 
@@ -89,18 +87,17 @@ def job_message(reservation: Reservation) -> JobMessage:
     )
 
 
-def read_job(message: JobMessage, codec: Codec = JSON, *, load: LoadPayload | None = None) -> Job:
+def read_job(message: JobMessage, codec: Codec = JSON) -> Job:
     """Return the job as its handler sees it. Raises ``PayloadError`` if the payload cannot be read.
 
-    The job names the codec of its payload: that is ``codec`` if the names agree, else a registered one. ``load`` reads
-    a payload that is stored apart from its job; without it, such a job raises ``PayloadUnavailable``.
+    The job names the codec of its payload: that is ``codec`` if the names agree, else a registered one.
     """
     meta = _decode_meta(message)
     return Job(
         id=message.id,
         type=message.type,
         name=message.name,
-        payload=decode_payload(_payload_codec(meta, codec), _payload_of(message, meta, load)),
+        payload=_decode_payload(message, meta, codec),
         queue=message.queue,
         attempt=message.attempt,
         max_attempts=message.max_attempts,
@@ -114,20 +111,17 @@ def read_job(message: JobMessage, codec: Codec = JSON, *, load: LoadPayload | No
     )
 
 
-def read_payload(message: PayloadMessage, codec: Codec = JSON, *, load: LoadPayload | None = None) -> object:
-    """Return the payload alone. See ``read_job``."""
+def read_payload(message: PayloadMessage, codec: Codec = JSON) -> object:
+    """Return the payload alone, by the rules of ``read_job``."""
     if message.meta is None and codec is JSON:  # nearly always
         return JSON.decode(message.payload)
-    meta = _decode_meta(message)
-    return decode_payload(_payload_codec(meta, codec), _payload_of(message, meta, load))
+    return _decode_payload(message, _decode_meta(message), codec)
 
 
-def _payload_of(message: PayloadMessage, meta: Mapping[str, object], load: LoadPayload | None) -> bytes:
-    if META_PAYLOAD_REF not in meta:
-        return message.payload
-    if load is None:
-        raise PayloadUnavailable(message.id, "this process reads none")
-    return load(message.id, message.payload)
+def _decode_payload(message: PayloadMessage, meta: Mapping[str, object], codec: Codec) -> object:
+    if META_PAYLOAD_REF in meta:
+        raise PayloadError("payload", wanted="the payload in the store", got="a reference of an older version")
+    return decode_payload(_payload_codec(meta, codec), message.payload)
 
 
 def _encode_meta(record: JobRecord) -> bytes:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Sequence
+from typing import cast
 
 from uuid_utils import uuid7
 
@@ -13,15 +12,13 @@ from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
-from holdfast.model.request import META_PAYLOAD_REF, META_RETRY, META_SINGLE_INSTANCE, JobRequest
+from holdfast.model.request import META_RETRY, META_SINGLE_INSTANCE, JobRequest
 from holdfast.model.retry import format_policy
 from holdfast.model.unique import to_unique_for
 from holdfast.wire.codec import JSON, Codec, encode_payload
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
 from holdfast.wire.unique_key import with_unique_key
-
-SpillPayload: TypeAlias = Callable[[str, bytes], bytes]  # the id of the job and its payload; returns the reference
 
 
 def to_record(
@@ -31,26 +28,19 @@ def to_record(
     default_attempts: int = DEFAULT_MAX_ATTEMPTS,
     codec: Codec = JSON,
     max_payload: int = bounds.MAX_PAYLOAD_BYTES,
-    spill: SpillPayload | None = None,
 ) -> JobRecord:
     """Return a new record with a new id: payload and meta are encoded and bounded, a delay becomes an instant.
 
     ``now`` becomes ``created_at``, and a delay counts from it. A request without attempts gets ``default_attempts``. A
-    payload over ``max_payload`` is refused, or ``spill`` stores it apart from the job, which gets the reference that
-    ``spill`` returns. Raises ``PayloadError`` for a payload
-    or meta that cannot be stored; everything else was checked when the request was created.
+    payload over ``max_payload`` is refused. Raises ``PayloadError`` for a payload or meta that cannot be stored;
+    everything else was checked when the request was created.
     """
     run_at = _run_at(request, now)
-    most = max_payload if spill is None else sys.maxsize
-    payload, key = encode_payload(codec, request.payload, most=most), request.idempotency_key
+    payload, key = encode_payload(codec, request.payload, most=max_payload), request.idempotency_key
     if request.unique is not None and key is None:
         payload, key = with_unique_key(request.type, payload, codec)
-    job_id = str(uuid7())  # grows with time: a store appends to its index instead of inserting in the middle
-    meta = _meta(request, codec)
-    if spill is not None and len(payload) > max_payload:
-        payload, meta = spill(job_id, payload), {**meta, META_PAYLOAD_REF: True}
     return JobRecord(
-        id=job_id,
+        id=str(uuid7()),  # grows with time: a store appends to its index instead of inserting in the middle
         type=request.type,
         queue=request.queue,
         payload=payload,
@@ -65,7 +55,7 @@ def to_record(
         offset=request.offset,
         limit_key=request.limit_key,
         name=request.name,
-        meta=meta,
+        meta=_meta(request, codec),
         webhook=request.webhook,
         requested_run_at=run_at,
     )

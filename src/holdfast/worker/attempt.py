@@ -89,7 +89,7 @@ def _attempt_one(
             payload, context = _read(handler, resources, message, add_note)
             on_context(context)
         else:
-            payload = handler.decode(read_payload(message, load=resources.load_payload))
+            payload = handler.decode(read_payload(message))
     except PayloadError as error:
         return BadPayload(error=plain_text(str(error)))
     except Exception as error:  # noqa: BLE001 - a validator in the type of the payload is user code
@@ -112,7 +112,7 @@ def _attempt_one(
 def _read(handler: Handler, resources: Resources, message: PayloadMessage, add_note: AddNote) -> tuple[object, Context]:
     """Return the arguments of the handler."""
     assert isinstance(message, JobMessage), message  # other handlers are in ``Catalogue.payload_only_types``
-    job = read_job(message, load=resources.load_payload)
+    job = read_job(message)
     context = Context(job, checkpoint=message.checkpoint, resources=resources, add_note=add_note)
     return handler.decode(job.payload), context
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from holdfast.artifacts.blobs import BlobStore
 from holdfast.artifacts.collector import ArtifactCollector
-from holdfast.clock import SECOND, monotonic
+from holdfast.clock import monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import NamedSpace, SpaceAdmin
@@ -56,7 +56,7 @@ class Maintenance:
     ) -> None:
         """``on_reaped`` gets the name of a space, how many leases were ended in it, and those that the store tells of.
 
-        It also gets the leases of ``report_expired``. ``blobs`` has the artifacts.
+        It also gets the leases of ``report_expired``. ``blobs`` has the artifacts of a service.
         """
         self._driver = driver
         self._blobs = blobs
@@ -161,8 +161,7 @@ class Maintenance:
         if self._blobs is None:
             return False
         if name not in self._collectors:
-            grace = int(self._timing.artifact_grace_seconds * SECOND)
-            self._collectors[name] = ArtifactCollector(space, self._blobs, space=name, grace=grace)
+            self._collectors[name] = ArtifactCollector(space, self._blobs, space=name)
         return self._collectors[name].step() > 0  # where some were to be removed, there may be more
 
     def _propose_retention(self, space: Store, name: str) -> None:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from holdfast.artifacts.blobs import BlobStore
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError, StoreUnavailable
@@ -58,7 +57,6 @@ class ReserveLoop:
     proposed_limits: ProposedLimits
     observers: Observers
     shutdown: Shutdown
-    blobs: BlobStore | None  # has the artifacts
     silence: StoreSilence
     timing: WorkerTiming
     _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
@@ -73,7 +71,6 @@ class ReserveLoop:
             keep_dead=self.options.keep_dead,
             queues=self.options.queues or (),
             on_reaped=lambda _space, leases, expired: self.observers.reaped(leases, expired),
-            blobs=self.blobs,
             timing=self.timing.maintenance,
         )
         try:

@@ -23,10 +23,8 @@ from contextlib import (
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.errors import InvalidInput, PayloadUnavailable
+from holdfast.errors import InvalidInput
 from holdfast.worker.event_log import log_failure
-
-PAYLOADS = "holdfast.payloads"  # the resource that reads payloads which are stored apart from their jobs
 
 Factory = Callable[[], Any]
 Making = Callable[[], AbstractContextManager[None]]
@@ -64,13 +62,6 @@ class Resources:
                 "resource", wanted=f'`await ctx.resources.aget("{name}")` in an async handler', got="an async resource"
             )
         return made
-
-    def load_payload(self, job_id: str, reference: bytes) -> bytes:
-        """Return a payload that is stored apart from its job. Raises ``PayloadUnavailable`` if this process cannot."""
-        if PAYLOADS not in self._factories:
-            raise PayloadUnavailable(job_id, "the setting artifacts of this process names none")
-        data: bytes = self[PAYLOADS].load(job_id, reference)
-        return data
 
     def aget(self, name: str) -> Awaitable[Any]:
         """Return the resource, async or not; create it if needed. Only async handlers can await it."""

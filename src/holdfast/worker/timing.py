@@ -13,7 +13,6 @@ class MaintenanceTiming:
     trim_seconds: float = 60.0
     domains_seconds: float = 30.0
     step_seconds: float = 1.0  # between two steps through the spaces
-    artifact_grace_seconds: float = 86_400.0  # for which the artifacts of a task that is gone are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

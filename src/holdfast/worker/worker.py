@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from holdfast import linux
-from holdfast.artifacts.payloads import PayloadReader, PayloadsOfDriver, PayloadStore
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
@@ -42,7 +41,6 @@ from holdfast.worker.outcome import Outcome, RetryRequested, Succeeded
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run, StopReason
 from holdfast.worker.reserve_loop import POLL_SECONDS, ReserveLoop
-from holdfast.worker.resources import PAYLOADS
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.shutdown import Shutdown
@@ -65,23 +63,16 @@ class Worker:
         source: JobSource | None = None,
         observers: Sequence[WorkerObserver] = (),
         signer: Signer | None = None,
-        payloads: PayloadStore | None = None,
         timing: WorkerTiming = WorkerTiming(),
     ) -> None:
         """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
 
-        With a ``signer``, no handler gets a job whose signature is wrong: see ``verification``. With ``payloads``,
-        handlers get payloads that are stored apart from their jobs, and the worker removes those of jobs that are gone.
+        With a ``signer``, no handler gets a job whose signature is wrong: see ``verification``.
         """
         self.driver = driver
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
-        self.payloads = payloads
         self.timing = timing
-        if payloads is None and isinstance(driver, PayloadReader):
-            self.catalogue.resources[PAYLOADS] = lambda: PayloadsOfDriver(driver)
-        if payloads is not None:
-            self.catalogue.resources[PAYLOADS] = lambda: payloads
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
@@ -308,7 +299,6 @@ class Worker:
             proposed_limits=self._proposed_limits,
             observers=self._observers,
             shutdown=self._shutdown,
-            blobs=None if self.payloads is None else self.payloads.blobs,
             silence=StoreSilence(self.timing.silence_seconds),
             timing=self.timing,
         )

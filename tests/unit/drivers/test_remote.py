@@ -34,7 +34,7 @@ from holdfast.model.job_batch import JobBatch
 
 CHECKSUMS = {
     1: "ada9f7f94c07ffed",
-    2: "640ad9799c6a9899",
+    2: "c55a7cf6de3b199f",
 }  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
@@ -81,7 +81,7 @@ def test_every_verb_of_the_contract_travels():
     protocols = [contract.Driver, contract.Admin, contract.Registry, *OPTIONAL]
     verbs = {name for one in protocols for name in vars(one) if inspect.isfunction(vars(one)[name]) and name[0] != "_"}
     assert verbs - set(VERBS) == {"space", "joined", "close"}
-    assert set(VERBS) - verbs == {"read_payload"}
+    assert set(VERBS) <= verbs
 
 
 def test_every_optional_protocol_travels_or_is_left_out_on_purpose():

@@ -308,7 +308,7 @@ def test_a_payload_error_of_a_codec_is_not_changed():
 
 def test_the_size_is_bounded_for_every_codec():
     assert encode_payload(Reversed(), "x" * 10, most=10) == b"x" * 10
-    with pytest.raises(PayloadError, match="payload: wanted at most 10 bytes, got 11 bytes"):
+    with pytest.raises(PayloadError, match=r"payload: wanted at most 10 bytes \(.*\), got 11 bytes"):
         encode_payload(Reversed(), "x" * 11, most=10)
     with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD_BYTES} bytes"):
         encode_payload(JSON, "x" * bounds.MAX_PAYLOAD_BYTES)

@@ -15,6 +15,7 @@ from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import Exponential
 from holdfast.wire import codec as codecs
 from holdfast.wire.envelope import META_CODEC
+from holdfast.wire.job_message import job_message, read_payload
 from holdfast.wire.records import to_job, to_record
 
 NOW = 1_800_000_000_000_000
@@ -93,7 +94,7 @@ def test_ids_grow_with_time():
 
 
 def test_the_payload_and_meta_are_bounded():
-    with pytest.raises(PayloadError, match="payload: wanted at most 9 bytes, got 10 bytes"):
+    with pytest.raises(PayloadError, match=r"payload: wanted at most 9 bytes \(.*\), got 10 bytes"):
         to_record(JobRequest(type="t", payload="x" * 8), now=NOW, max_payload=9)
     with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META_BYTES} bytes"):
         to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META_BYTES}), now=NOW)
@@ -145,6 +146,15 @@ def test_the_codec_that_the_record_names_is_used(monkeypatch):
     codecs.register_codec(Upper())
     assert to_job(reserve(record)).payload == "abc"
     assert to_job(reserve(to_record(JobRequest(type="t", payload=1), now=NOW)), Upper()).payload == 1
+
+
+def test_a_reference_of_an_older_version_is_a_payload_error():
+    """The bytes that it names were kept outside the store: no handler may take it for its payload."""
+    record = JobRecord(id="j", type="t", queue="q", payload=b"{}", created_at=0, meta={"holdfast.payload_ref": True})
+    with pytest.raises(PayloadError, match="got a reference of an older version"):
+        to_job(reserve(record))
+    with pytest.raises(PayloadError, match="got a reference of an older version"):
+        read_payload(job_message(reserve(record)))
 
 
 def test_an_unreadable_payload_is_a_payload_error():

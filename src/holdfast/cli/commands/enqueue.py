@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast
-from holdfast.artifacts.payloads import open_payloads
 from holdfast.cli import parameters
 from holdfast.cli.app_commands import load_app
 from holdfast.cli.command import Command
@@ -158,7 +157,6 @@ class _Producer:
         return Client(
             self._session.store(create=True),
             signer=open_signer(settings, space=space),
-            payloads=open_payloads(settings, space=space),
         )
 
     def request(self, fields: dict[str, Any]) -> JobRequest:

@@ -136,17 +136,6 @@ class HttpLedgerScan(HttpDriver):
         return marks
 
 
-class HttpPayloadReader(HttpDriver):
-    """See ``artifacts.payloads.PayloadReader``."""
-
-    def read_payload(self, job_id: str, digest: str, *, start: int, stop: int) -> bytes | None:
-        """See ``PayloadReader.read_payload``."""
-        bounds.check_name("id", job_id)
-        arguments = messages.ReadPayloadArguments(job_id=job_id, digest=digest, start=start, stop=stop)
-        part: bytes | None = self._call("read_payload", arguments)
-        return part
-
-
 class HttpSpaceAdmin(HttpDriver):
     """See ``SpaceAdmin``. Needs the role admin."""
 
@@ -192,7 +181,6 @@ _CLASSES: dict[str, type[HttpDriver]] = {
         HttpLeasedEnqueue,
         HttpLedgerDiagnosis,
         HttpLedgerScan,
-        HttpPayloadReader,
         HttpSpaceAdmin,
         HttpWebhookScan,
     )

@@ -127,15 +127,6 @@ class WaitForCancelArguments(Arguments, kw_only=True):
     timeout: float
 
 
-class ReadPayloadArguments(Arguments, kw_only=True):
-    """See ``artifacts.payloads.PayloadReader``."""
-
-    job_id: str
-    digest: str
-    start: int
-    stop: int
-
-
 # Admin ------------------------------------------------------------------------------------------------------
 
 

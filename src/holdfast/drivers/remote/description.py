@@ -27,7 +27,6 @@ NO_TRANSACTION = "a transaction of the caller cannot be joined over HTTP"
 NO_MACHINES = "the address of the service leads to each machine itself"
 NO_SPACES = "the token is for one space; other spaces need the role admin"
 NO_CALLER_CLOCK = "the service opened its store without caller_clock=True"
-PAYLOAD_READER = "PayloadReader"  # of ``artifacts.payloads``
 OPTIONAL: tuple[type, ...] = (
     AuditScan,
     CancelWait,
@@ -74,10 +73,9 @@ class DriverDescription(msgspec.Struct, kw_only=True, rename="camel"):
         return Capabilities(driver=DRIVER, durability=Durability(self.durability), gaps=gaps)
 
 
-def describe(store: Store, *, space: str, all_spaces: bool, has_payloads: bool) -> DriverDescription:
-    """Return what a store offers over the wire; ``has_payloads`` if the service has a folder of large payloads."""
+def describe(store: Store, *, space: str, all_spaces: bool) -> DriverDescription:
+    """Return what a store offers over the wire."""
     capabilities = store.capabilities
-    optional = [*_offered(store, is_admin=all_spaces), *([PAYLOAD_READER] if has_payloads else [])]
     gaps = dict(capabilities.gaps)
     if not _takes_now(store):
         gaps.setdefault(Feature.CALLER_CLOCK, NO_CALLER_CLOCK)
@@ -86,7 +84,7 @@ def describe(store: Store, *, space: str, all_spaces: bool, has_payloads: bool) 
         store=capabilities.driver,
         durability=capabilities.durability,
         gaps={feature.value: reason for feature, reason in gaps.items()},
-        optional=sorted(optional),
+        optional=sorted(_offered(store, is_admin=all_spaces)),
         has_serial_arrivals=isinstance(store, AuditScan) and store.has_serial_arrivals,
         has_numbered_ledger=isinstance(store, AuditScan) and store.has_numbered_ledger,
         space=space,

@@ -130,7 +130,6 @@ _VERBS = (
     ),
     Verb(name="wait", arguments=messages.WaitArguments, answer=bool),
     Verb(name="wait_for_cancel", arguments=messages.WaitForCancelArguments, answer=bool),
-    Verb(name="read_payload", arguments=messages.ReadPayloadArguments, answer=bytes | None),
     # Admin
     Verb(name="get", arguments=messages.JobArguments, answer=JobRecord | None),
     Verb(name="inspect", arguments=messages.InspectArguments, answer=dict[str, Inspection]),

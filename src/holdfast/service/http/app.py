@@ -229,8 +229,6 @@ class Endpoint:
         if operation.upload is not None:
             if headers.get("content-encoding", "identity").lower() != "identity":
                 raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted a body that is not compressed")
-            if operation.upload == JSON_TYPE and not _is_json(headers):
-                raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, f"wanted Content-Type: {JSON_TYPE}")
             return BodyStream(
                 receive,
                 length=int(length) if length and length.isdecimal() else None,

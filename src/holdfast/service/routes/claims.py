@@ -151,7 +151,6 @@ STALE = (Code.NOT_FOUND, Code.NOT_IN_PROGRESS, Code.LEASE_MISMATCH, Code.LEASE_E
 
 _OF_CLAIM = {"task_id": "$response.body#/task/id"}
 _LEASE = {"leaseToken": "$response.body#/leaseToken"}
-_LEASE_HEADER = {"lease-token": "$response.body#/leaseToken"}
 
 OPERATIONS: Sequence[Operation] = (
     Operation(
@@ -168,8 +167,9 @@ OPERATIONS: Sequence[Operation] = (
             "submitResult": {"parameters": _OF_CLAIM, "requestBody": {**_LEASE, "status": "COMPLETED"}},
             "nackTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
             "abandonTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
-            "uploadArtifact": {"parameters": {**_OF_CLAIM, **_LEASE_HEADER, "artifact": "report.csv"}},
-            "showPayload": {"parameters": {**_OF_CLAIM, **_LEASE_HEADER}},
+            "uploadArtifact": {
+                "parameters": {**_OF_CLAIM, "lease-token": "$response.body#/leaseToken", "artifact": "report.csv"}
+            },
         },
     ),
     Operation(

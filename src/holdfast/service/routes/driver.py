@@ -39,7 +39,6 @@ async def show_driver(call: Call) -> Reply:
         call.tenant.store,
         space=call.principal.space,
         all_spaces=call.principal.is_admin,
-        has_payloads=call.service.artifacts is not None,
     )
     return Reply(content=description)
 

@@ -17,7 +17,6 @@ from holdfast.service.auth.principal import Scope
 from holdfast.service.http.json_body import read_message
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, details_of, not_found
-from holdfast.service.schemas.fields import JsonValue
 from holdfast.service.schemas.tasks import (
     BatchItem,
     BatchOutcome,
@@ -27,7 +26,6 @@ from holdfast.service.schemas.tasks import (
     NewTasks,
     ResultQuery,
     TaskDetails,
-    TaskFields,
     TaskResult,
 )
 from holdfast.service.statuses import OF_STATE, Status
@@ -37,12 +35,12 @@ from holdfast.service.task_answers import result_of
 from holdfast.service.webhook_checks import check_webhook
 
 
-def new_record(call: Call, task: TaskFields, payload: JsonValue) -> JobRecord:
+def _new_record(call: Call, task: NewTask) -> JobRecord:
     """Return the record of a new task. Raises ``InvalidInput``."""
-    return call.tenant.record_of(_request(call, task, payload))
+    return call.tenant.record_of(_request(call, task, task.payload))
 
 
-def _request(call: Call, task: TaskFields, payload: object) -> JobRequest:
+def _request(call: Call, task: NewTask, payload: object) -> JobRequest:
     settings = call.service.settings
     return JobRequest(
         type=task.command,
@@ -60,7 +58,7 @@ def _request(call: Call, task: TaskFields, payload: object) -> JobRequest:
     )
 
 
-def _run_at(call: Call, task: TaskFields) -> datetime | None:
+def _run_at(call: Call, task: NewTask) -> datetime | None:
     """Return when the task is due. If its time has passed: at once, so that its age and its place count from now on."""
     if task.run_at is None or task.delay_seconds is not None:
         return task.run_at
@@ -77,7 +75,7 @@ def _new_records(
     records: dict[int, JobRecord] = {}
     for place, task in tasks.items():
         try:
-            records[place] = new_record(call, task, task.payload)
+            records[place] = _new_record(call, task)
         except (Problem, InvalidInput) as error:
             outcomes[place] = BatchItem(problem=details_of(error))
     return list(records), list(records.values())
@@ -98,7 +96,7 @@ def _alike_records(
     for place, task in tasks.items():
         try:
             rows[place] = (
-                bounds.check_blob("payload", bytes(task.payload), most=bounds.MAX_PAYLOAD_BYTES),
+                bounds.check_payload(bytes(task.payload)),
                 bounds.check_optional_text("idempotencyKey", task.idempotency_key),
             )
         except InvalidInput as error:
@@ -120,7 +118,7 @@ def _conflict(answer: Enqueued) -> Problem:
 
 async def enqueue(call: Call) -> Reply:
     """Store one task."""
-    return enqueued(await call.tenant.enqueue(new_record(call, call.body, call.body.payload)))
+    return enqueued(await call.tenant.enqueue(_new_record(call, call.body)))
 
 
 def enqueued(answer: Enqueued) -> Reply:

@@ -41,25 +41,6 @@ class DownloadHeaders(Headers):
     if_range: HeaderText | None = None
 
 
-class UploadPayloadHeaders(Headers):
-    """The headers of an upload by a producer."""
-
-    content_digest: ContentDigest | None = None
-
-
-class PayloadHeaders(DownloadHeaders, kw_only=True):
-    """The headers of a worker that reads the payload of a task."""
-
-    lease_token: LeaseToken
-
-
-class PayloadRef(Answer):
-    """A payload that is stored apart from its task: ``/tasks/{id}/payload`` returns it."""
-
-    sha256: Sha256
-    size: int
-
-
 class ArtifactInfo(Answer):
     """An artifact of a task that has ended."""
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.model import bounds
-from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
+from holdfast.service.schemas.artifacts import ArtifactInfo
 from holdfast.service.schemas.fields import (
     MAX_BATCH_TASKS,
     Answer,
@@ -26,10 +26,11 @@ from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.statuses import Status
 
 
-class TaskFields(Request):
-    """What a task to enqueue has besides its payload."""
+class NewTask(Request):
+    """A task to enqueue. ``payload`` is any JSON value."""
 
     command: Name
+    payload: JsonValue = msgspec.field(default_factory=partial(JsonValue, b"null"))
     queue: Name | None = None  # None: the queue of the settings
     priority: Annotated[int, Meta(ge=0, le=bounds.PRIORITIES[-1])] = 0  # 9 comes first
     max_attempts: Annotated[int, Meta(ge=1, le=bounds.MAX_COUNT)] | None = None  # runs, not retries
@@ -39,12 +40,6 @@ class TaskFields(Request):
     domain: Text | None = None
     offset: Offset | None = None
     webhook: WebhookUrl | None = None  # called with the result when the task has ended
-
-
-class NewTask(TaskFields):
-    """A task to enqueue. ``payload`` is any JSON value."""
-
-    payload: JsonValue = msgspec.field(default_factory=partial(JsonValue, b"null"))
 
 
 class EnqueuedTask(Answer):
@@ -87,7 +82,6 @@ class Task(Answer):
     queue: str
     status: Status
     payload: Any
-    payload_ref: PayloadRef | None  # of a payload that is stored apart from the task; ``payload`` is null then
     priority: int
     attempts: int
     max_attempts: int

@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.artifacts.manifest import Artifact
-from holdfast.artifacts.payloads import reference_of
 from holdfast.artifacts.records import visible_artifacts
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
@@ -33,7 +32,6 @@ from holdfast.service.tenants.work_watch import WorkWatch
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.wire.codec import ENCODED_JSON
-from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.records import to_record, to_records
 from holdfast.wire.stored_json import is_json
 from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE
@@ -223,7 +221,9 @@ class Tenant:
                 return Release(reservation.lease, delay=delay, budget=budget, detail=reason)
             case _:  # nobody knows whether the job may run
                 return Release(reservation.lease, delay=UNVERIFIED_DELAY, detail="the signature was not verified")
-        if not _can_be_sent(reservation.job):
+        if META_PAYLOAD_REF in reservation.job.meta:
+            return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload is a reference of an older version")
+        if not is_json(reservation.job):
             return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload cannot be sent as JSON")
         return None
 
@@ -322,10 +322,3 @@ def _read_result(store: Store, task_id: str, *, has_artifacts: bool) -> tuple[In
     if found is None or not has_artifacts or not found.job.state.has_ended:
         return found, ()
     return found, visible_artifacts(store, found)
-
-
-def _can_be_sent(job: JobRecord) -> bool:
-    """Whether a worker can get the payload as the JSON value that its producer meant."""
-    if META_PAYLOAD_REF in job.meta:
-        return META_CODEC not in job.meta and reference_of(job) is not None
-    return is_json(job)

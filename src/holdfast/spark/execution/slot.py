@@ -38,7 +38,7 @@ from holdfast.spark.execution.run_spec import (
     SlotStatus,
     read_stop,
 )
-from holdfast.spark.store_access import open_store, payloads_of, signer_of
+from holdfast.spark.store_access import open_store, signer_of
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
 from holdfast.worker.observer import WorkerObserver
@@ -94,7 +94,6 @@ class Slot:
             catalogue=spec.catalogue,
             source=source,
             signer=signer_of(spec.space, spec.signing),
-            payloads=payloads_of(spec.space),
             # Executors log few things: the outcomes of attempts are in the frames, the ledger and the progress.
             observers=[
                 LogObserver(statuses=["lost"]),
