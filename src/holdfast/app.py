@@ -14,6 +14,7 @@ app.worker(processes=2).run()                # or the command: holdfast work mod
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,12 +22,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, TypedDict, TypeVar, Unpack, overload
 
-from holdfast.app_connection import AppConnection
+from holdfast import settings as settings_module
 from holdfast.client import Client, EnqueueKeywords, check_driver
 from holdfast.clock import Clock
-from holdfast.connect import check_text
+from holdfast.connect import check_text, connect
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import NamedSpace
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model import bounds
@@ -41,7 +43,8 @@ from holdfast.model.unique import Unique
 from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.metrics import Metrics, check_metrics, load_metrics
-from holdfast.settings import Settings, named_store_url
+from holdfast.settings import FILE_NAME, PREFIX, Settings, named_store_url, store_name_of
+from holdfast.signing import open_signer
 from holdfast.task import (
     ChunkHandlerDecorator,
     ContextClass,
@@ -53,6 +56,7 @@ from holdfast.task import (
     Task,
     split_keywords,
 )
+from holdfast.wire.signing import Signer
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
@@ -68,6 +72,8 @@ if TYPE_CHECKING:
     from holdfast.handlers.builtin import BuiltinHandlers
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_opening_lock = threading.Lock()  # not of an app, which may be pickled with the functions that use it
 
 
 class HandlerKeywords(TypedDict, total=False):
@@ -125,8 +131,12 @@ class Holdfast:
             check_driver(driver)
         if metrics is not None:
             check_metrics(metrics)
-        named = url if store is None else named_store_url(store)
-        self._connection = AppConnection(named, driver=driver, space=space, clock=clock)
+        self._url = url if store is None else named_store_url(store)
+        self._space = space
+        self._clock = clock
+        self._driver = driver
+        self._has_driver = driver is not None  # and no URL
+        self._settings: Settings | None = None
         self.catalogue = Catalogue()
         self.tasks: dict[str, Task[Any, Any, ..., Any]] = {}  # by type
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
@@ -147,11 +157,15 @@ class Holdfast:
     @property
     def settings(self) -> Settings:
         """The settings (``holdfast.toml``, then ``HOLDFAST_*`` variables), read at the first use."""
-        return self._connection.settings
+        if self._settings is None:
+            self._settings = settings_module.read()
+        return self._settings
 
     def use_settings(self, settings: Settings, *, url: str | None = None, space: str | None = None) -> None:
         """Use settings that the program has read; ``url`` and ``space`` replace those of the app. For commands."""
-        self._connection.use_settings(settings, url=url, space=space)
+        self._settings = settings
+        self._url = url or self._url
+        self._space = space or self._space
 
     @property
     def url(self) -> str | None:
@@ -159,17 +173,39 @@ class Holdfast:
 
         A store that is given by its name has the URL ``store:NAME``: another process resolves it with its own settings.
         """
-        return self._connection.url
+        return self._url if self._url is not None or self._has_driver else self.settings.store_url
 
     @property
     def space(self) -> str:
         """The space: the argument, else that of the named store, else that of the settings."""
-        return self._connection.space
+        if self._space is not None:
+            return self._space
+        return self.settings.space if self.url is None else self.settings.space_of(self.url)
 
     @property
     def driver(self) -> Store:
         """The store. It is opened at the first use."""
-        return self._connection.driver
+        if self._driver is None:
+            with _opening_lock:
+                self._driver = self._driver or self._open()
+        return self._driver
+
+    def _open(self) -> Store:
+        url = self.url
+        if url is None:
+            ways = f"Holdfast(url), {PREFIX}URL, or url in {FILE_NAME}"
+            raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
+        address = url if store_name_of(url) is None else self.settings.resolve_url(url)
+        return connect(address, space=self.space, clock=self._clock)
+
+    @property
+    def _store_space(self) -> str:
+        """The space that the open store works in."""
+        return self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
+
+    def _open_signer(self) -> Signer | None:
+        """Return what signs and verifies the jobs of the space; None if the settings turn signing off."""
+        return open_signer(self.settings, space=self._store_space)
 
     @property
     def metrics(self) -> Metrics | None:
@@ -191,9 +227,9 @@ class Holdfast:
                 self.enqueue_middlewares.append(self._enqueue_counter)
             self._client = Client(
                 self.driver,
-                clock=self._connection.clock,
+                clock=self._clock,
                 middleware=self.enqueue_middlewares,
-                signer=self._connection.open_signer(),
+                signer=self._open_signer(),
                 attempts_of=self._attempts_of,
             )
         return self._client
@@ -215,12 +251,12 @@ class Holdfast:
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
         """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
-        before, self._client = self._client, None
+        before = self._driver, self._clock, self._client
+        self._driver, self._clock, self._client = driver, clock, None
         try:
-            with self._connection.using(driver, clock=clock):
-                yield self
+            yield self
         finally:
-            self._client = before
+            self._driver, self._clock, self._client = before
 
     @overload
     def handler(
@@ -542,8 +578,7 @@ class Holdfast:
         if self._wants_webhooks(worker_options):
             from holdfast.webhooks.worker_thread import WebhookThread  # noqa: PLC0415 - many apps have no webhooks
 
-            space = self._connection.store_space
-            observers = [*observers, WebhookThread(self.driver, self.settings, space=space)]
+            observers = [*observers, WebhookThread(self.driver, self.settings, space=self._store_space)]
         all_observers = observers_of(
             self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
         )
@@ -552,7 +587,7 @@ class Holdfast:
             worker_options,
             catalogue=self.catalogue,
             observers=all_observers,
-            signer=self._connection.open_signer(),
+            signer=self._open_signer(),
         )
 
     def _wants_cron(self, options: WorkerOptions) -> bool:
@@ -578,7 +613,9 @@ class Holdfast:
 
     def close(self) -> None:
         """Close the store if it is open."""
-        self._connection.close()
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
         self._client = None
 
 
