@@ -46,7 +46,7 @@ from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.ledger_reader import LedgerReader, find_webhooks
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
-from holdfast.model.isolation import Isolation, is_isolated
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
@@ -155,7 +155,6 @@ __all__ = [
     "has_counted_crash",
     "identity_bytes",
     "is_expired",
-    "is_isolated",
     "is_repeat",
     "make_tokens",
     "parse_reader",

@@ -14,7 +14,7 @@ SLOW_CATCHES = {  # bugs that only a slow case finds, or that make many cases sl
     "LeasedEnqueueBegins": "enqueue_leased",
     "LeasedEnqueueForgetsSignatures": "enqueue_leased",
     "LeasedEnqueueIgnoresLimits": "enqueue_leased",
-    "LeasedEnqueueLeasesLastAttempts": "enqueue_leased",
+    "LeasedEnqueueBeginsLastAttempts": "enqueue_leased",
     "ReserveIsNotAtomic": "threads",
     "ReserveReapsWithoutLimit": "reserve",
     "WaitForgetsDueTimes": "wait",

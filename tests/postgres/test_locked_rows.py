@@ -25,6 +25,11 @@ def lock_jobs(other, *jobs):
     assert other.execute("SELECT FROM jobs WHERE id = ANY (%s) FOR UPDATE", [ids]).rowcount == len(ids)
 
 
+def isolate_jobs(other, *jobs):
+    other.execute("UPDATE jobs SET crashes = 1 WHERE id = ANY (%s)", [[job.id for job in jobs]])
+    other.commit()
+
+
 def reserve_ids(store, limit, *, isolation=Isolation.SHARE, now=NOW):
     reserved = store.reserve(["q"], limit=limit, lease_for=LEASE, worker="w", isolation=isolation, now=now)
     return [reservation.job.id for reservation in reserved]
@@ -48,15 +53,17 @@ def test_a_reserve_from_several_lanes_takes_jobs_of_another_lane_instead_of_lock
 
 
 def test_a_job_behind_an_isolated_one_is_not_taken_instead_of_a_locked_one(store, other, job):
-    locked, second, isolated, behind = job(type="x"), job(type="y"), job(type="z", max_attempts=1), job(type="y")
+    locked, second, isolated, behind = job(type="x"), job(type="y"), job(type="z"), job(type="y")
     store.enqueue([locked, second, isolated, behind], now=NOW)
+    isolate_jobs(other, isolated)
     lock_jobs(other, locked)
     assert reserve_ids(store, 2, isolation=Isolation.STOP) == [second.id]
 
 
 def test_a_reserve_takes_the_isolated_job_behind_a_locked_one(store, other, job):
-    first, second = jobs = [job(max_attempts=1) for _ in range(2)]
+    first, second = jobs = [job() for _ in range(2)]
     store.enqueue(jobs, now=NOW)
+    isolate_jobs(other, *jobs)
     lock_jobs(other, first)
     assert reserve_ids(store, 9, isolation=Isolation.ALONE) == [second.id]
 

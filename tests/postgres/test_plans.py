@@ -216,7 +216,7 @@ def count_pages(
         _, pages["list_expired_spaces", k] = explained.call("list_expired_spaces", "", k, later)
         _, pages["remove_space", k] = explained.call("remove_space", "main", True, k)
         ended_ids = pack_texts(ended)
-        lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), pack_integers([25]), None
+        lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), None
         for verb, *arguments in (
             ("requeue", NOW, ended_ids),
             ("prepare_copy", NOW, "c", True, 1, *lanes),
@@ -316,8 +316,10 @@ def test_plans_made_for_empty_tables_are_good_for_full_ones(url, vacuumed):
 
 
 INSERT_ISOLATED = f"""
-INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, payload)
-SELECT 'main', 'isolated-' || n, 'q', 't', 0, {NOW - 10**6} + n, 0, 0, 1, '{{}}' FROM generate_series(1, 100000) AS n
+INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, crashes,
+                  payload)
+SELECT 'main', 'isolated-' || n, 'q', 't', 0, {NOW - 10**6} + n, 0, 0, 25, 1, '{{}}'
+  FROM generate_series(1, 100000) AS n
 """
 
 

@@ -1,5 +1,6 @@
 """The tables are installed once, by the first process that connects; a store that does not fit is refused."""
 
+import re
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUna
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings
-from holdfast.model.settlement import Ack
+from holdfast.model.settlement import Ack, Retry
 from tests.postgres.conftest import NOW
 
 CONNECT = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
@@ -109,6 +110,30 @@ def test_a_store_without_limit_keys_is_upgraded_while_jobs_wait_and_run(store, s
         upgraded.enqueue([job(limit_key="a"), job(limit_key="a")], now=NOW)
         reserved = upgraded.reserve(["q"], limit=9, lease_for=1000, now=NOW)
         assert [one.job.limit_key for one in reserved] == [None, "a"]
+
+
+def test_a_store_in_which_last_attempts_were_isolated_is_upgraded(store, session, url, job):
+    """The tables before 010, whose code must not use them any more."""
+    store.enqueue([job(id="crashed")], now=NOW)
+    [crashed] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+    store.settle([Retry(crashed.lease, crashed=True)], now=NOW)
+    store.enqueue([job(id="last", max_attempts=1)], now=NOW)
+    store.close()
+    session.execute("DROP INDEX jobs_lane, jobs_key_ready, jobs_parked")
+    session.execute(
+        "ALTER TABLE jobs DROP COLUMN isolated, ADD COLUMN isolated boolean NOT NULL "
+        "GENERATED ALWAYS AS (suspect OR crashes > 0 OR attempts >= max_attempts - 1) STORED"
+    )
+    for migration in migrations():
+        if migration.version in (3, 7):
+            for index in re.findall(r"CREATE INDEX jobs_(?:lane|key_ready|parked)[^;]*;", migration.text):
+                session.execute(index)
+    session.execute("DELETE FROM migrations WHERE version = 10")
+    session.execute("UPDATE functions SET revision = 17, oldest = 7, checksum = 'older'")
+    with holdfast.connect(url, caller_clock=True) as upgraded:
+        reserved = upgraded.reserve(["q"], limit=9, lease_for=1000, now=NOW)
+        assert {one.job.id: one.isolated for one in reserved} == {"last": False, "crashed": True}
+    assert session.execute("SELECT max(oldest) FROM migrations").fetchone() == (10,)
 
 
 def test_older_code_works_on_newer_tables_that_allow_it(store, session, url, job):

@@ -30,6 +30,7 @@ from tests.soak.http_neighbours import run_http_neighbours
 from tests.soak.http_overload import run_http_overload_soak
 from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
+from tests.soak.last_attempts import run_last_attempts
 from tests.soak.ordered import run_ordered_soak
 from tests.soak.ordered_slots import run_ordered_slots
 from tests.soak.planted_violations import run_planted_violations
@@ -95,6 +96,7 @@ SOAKS: dict[str, Soak] = {
     "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
     "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
     "worker-killer": lambda folder, scale: run_worker_killers(folder, runs=max(2, int(50 * scale))),
+    "last-attempts": lambda folder, scale: run_last_attempts(folder, kills=max(4, int(400 * scale))),
     "large-payloads": lambda folder, scale: run_large_payloads(
         folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
     ),

@@ -217,14 +217,16 @@ def test_the_attempt_of_a_row_counts_if_its_start_was_reported_before_its_slot_w
     assert [row.detail for row in store.ledger().items] == ["", "not begun"]
 
 
-def test_the_last_attempt_of_a_row_always_counts_when_its_slot_is_killed(store):
+def test_a_row_with_one_attempt_is_dead_if_it_had_begun_when_its_slot_was_killed_and_runs_otherwise(store):
     once = replace(TEMPLATE, max_attempts=1)
-    rows = source_of(store, RowJobs(batches(0, 1), once, COLUMNS))
-    while not (leased := reserve(rows, 1000)):
-        pass
+    begun, waiting = reserve(source_of(store, RowJobs(batches(0, 1), once, COLUMNS)), 1000)
+    store.extend([begun.lease], lease_for=MINUTE, notes={begun.job.id: Note(started_at=1)})  # before its handler began
     store.reap(worker="w")
-    jobs = [store.get(each.job.id) for each in leased]
-    assert {(job.state, job.attempts, job.dead_reason) for job in jobs} == {("dead", 1, "lease expired")}
+    jobs = [store.get(each.job.id) for each in (begun, waiting)]
+    assert [(job.state, job.attempts, job.dead_reason) for job in jobs] == [
+        ("dead", 1, "lease expired"),
+        ("ready", 0, None),
+    ]
 
 
 def large_rows(*sizes, domain=False):

@@ -12,6 +12,7 @@ from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
 from holdfast.drivers.statements import NEWEST
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
+from holdfast.model.settlement import Retry
 from tests.sqlite.conftest import NOW
 
 STEPS_BETWEEN_SAMPLES = 100
@@ -185,7 +186,9 @@ def test_a_backlog_of_isolated_jobs_costs_no_more_than_a_few(path, job, isolatio
 def _reserve_steps(path, job, isolation: Isolation, backlog: int) -> int:
     """Return how many steps SQLite's machine takes to reserve ten jobs while isolated jobs come first."""
     store = holdfast.connect(f"sqlite:///{path}-{backlog}", caller_clock=True)
-    store.enqueue([job(max_attempts=1) for _ in range(backlog)], now=NOW)
+    store.enqueue([job() for _ in range(backlog)], now=NOW)
+    crashed = store.reserve(["q"], limit=backlog, lease_for=SECOND, now=NOW)
+    store.settle([Retry(one.lease, crashed=True) for one in crashed], now=NOW)
     store.enqueue([job() for _ in range(20)], now=NOW + 1)
     steps = 0
 

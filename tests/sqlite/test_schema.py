@@ -88,7 +88,7 @@ def test_a_store_of_the_first_version_is_upgraded_with_its_jobs(path, job):
         reservations = store.reserve(["q"], limit=10, lease_for=SECOND, now=NOW)
         assert store.enqueue([job(idempotency_key="k")], now=NOW) == [Enqueued(id="fresh", existed=True)]
     isolated = {reservation.job.id: reservation.isolated for reservation in reservations}
-    assert isolated == {"fresh": False, "crashed": True, "on-its-last-attempt": True, "new": False}
+    assert isolated == {"fresh": False, "crashed": True, "on-its-last-attempt": False, "new": False}
 
 
 def test_a_store_of_a_newer_version_is_refused_with_what_to_do(store, path):

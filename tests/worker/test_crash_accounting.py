@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import JobRequest
 from holdfast.driver import SECOND, State
+from holdfast.model.settlement import Retry
 from holdfast.worker.reserve_loop import POLL_SECONDS
 from tests.soak.worker_killer import run_worker_killer
 
@@ -25,7 +26,15 @@ def test_only_the_job_that_kills_its_worker_dies_on_postgres(tmp_path, postgres_
 # Isolated jobs --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_on_its_last_attempt_shares_the_worker_with_no_other(app, drain, tmp_path):
+def enqueue_crashed(app, handler, count=1):
+    """Enqueue jobs of the type "crashed", and let their first attempts be crashes; return their ids."""
+    ids = [handler.enqueue("crashed").id for _ in range(count)]
+    reserved = app.driver.reserve(["default"], limit=count, lease_for=60 * SECOND, types=["crashed"])
+    assert app.driver.settle([Retry(one.lease, crashed=True) for one in reserved]) == [None] * count
+    return ids
+
+
+def test_a_job_that_crashed_shares_the_worker_with_no_other(app, drain, tmp_path):
     spans = tmp_path / "spans"
 
     def span(payload):
@@ -35,22 +44,23 @@ def test_a_job_on_its_last_attempt_shares_the_worker_with_no_other(app, drain, t
             file.write(f"{payload} {began} {time.monotonic()}\n")
 
     many = app.handler("many")(span)
-    once = app.handler("once", max_attempts=1)(span)
-    for number in range(40):
-        (once if number % 4 == 0 else many).enqueue("once" if number % 4 == 0 else "many")
+    crashed = app.handler("crashed")(span)
+    many.enqueue_many(["many"] * 15)
+    enqueue_crashed(app, crashed, 10)
+    many.enqueue_many(["many"] * 15)
     assert drain(processes=2) == {"acked": 40}
     lines = [line.split() for line in spans.read_text().splitlines()]
     runs = sorted((float(began), float(ended), kind) for kind, began, ended in lines)
     for began, ended, kind in runs:
         beside = [run for run in runs if run != (began, ended, kind) and run[0] < ended and began < run[1]]
-        assert kind != "once" or beside == []
+        assert kind != "crashed" or beside == []
 
 
-def test_jobs_on_their_last_attempt_do_not_wait_for_a_poll_of_the_store(app, drain):
-    once = app.handler("once", max_attempts=1)(lambda payload: payload)
-    once.enqueue_many(range(100))
+def test_isolated_jobs_do_not_wait_for_a_poll_of_the_store(app, drain):
+    crashed = app.handler("crashed")(lambda payload: payload)
+    enqueue_crashed(app, crashed, 100)
     assert drain(processes=2) == {"acked": 100}
-    rows = app.driver.ledger(limit=100)
+    rows = [row for row in app.driver.ledger(limit=200) if row.attempt == 2]
     ended_at, reserved_at = sorted(row.ended_at for row in rows), sorted(row.reserved_at for row in rows)
     waits = sorted(reserved - ended for ended, reserved in zip(ended_at, reserved_at[2:], strict=False))
     assert waits[len(waits) // 4] < POLL_SECONDS * SECOND / 2  # after all of them, if each waited for a poll
@@ -66,21 +76,21 @@ def test_a_long_job_does_not_keep_the_other_children_idle_while_an_isolated_job_
         while not release.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
 
-    once = app.handler("once", max_attempts=1)(lambda _payload: None)
+    crashed = app.handler("crashed")(lambda _payload: None)
     short = app.handler("short")(lambda _payload: None)
     worker = app.worker(queues=("default",), processes=2, until_drained=True)
-    first = long.enqueue(None)
+    [isolated] = enqueue_crashed(app, crashed)
+    first = long.enqueue(None, priority=9)
     thread = threading.Thread(target=worker.run)
     worker.prepare()
     thread.start()
     _wait_for(lambda: app.client.get(first.id).state is State.INFLIGHT)
-    isolated = once.enqueue(None)
     others = [short.enqueue(None) for _ in range(20)]
     _wait_for(lambda: all(app.client.get(other.id).state is State.DONE for other in others))
-    assert app.client.get(isolated.id).state is State.READY
+    assert app.client.get(isolated).state is State.READY
     release.touch()
     thread.join(60)
-    assert app.client.get(isolated.id).state is State.DONE
+    assert app.client.get(isolated).state is State.DONE
 
 
 # Outages --------------------------------------------------------------------------------------------------------

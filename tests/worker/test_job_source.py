@@ -5,6 +5,7 @@ from dataclasses import replace
 from holdfast import JobRequest
 from holdfast.errors import StoreBusy
 from holdfast.model.isolation import Isolation
+from holdfast.model.settlement import Retry
 from holdfast.worker.job_source import Demand, StoreJobSource
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes import dispatch
@@ -50,9 +51,11 @@ def test_a_source_may_return_more_than_the_limit_once_jobs_are_short(app, monkey
 
 
 def test_the_store_gets_every_part_of_the_demand(app):
-    app.handler("t", max_attempts=1)(lambda payload: payload).enqueue("isolated")
+    app.handler("t")(lambda payload: payload).enqueue("isolated")
+    [isolated] = app.driver.reserve(["default"], limit=1, lease_for=60_000_000)
+    app.driver.settle([Retry(isolated.lease, crashed=True)])
     app.handler("other")(lambda payload: payload).enqueue("of another type")
-    first, second, _ = app.client.enqueue([JobRequest(type="t", payload="x" * 98, max_attempts=2) for _ in range(3)])
+    first, second, _ = app.client.enqueue([JobRequest(type="t", payload="x" * 98) for _ in range(3)])
     source = StoreJobSource(app.driver, ["default"], ["t"], lease_for=60_000_000, worker="w")
     reserved = source.reserve(Demand(limit=9, max_bytes=250, isolation=Isolation.SKIP, prefetch=True))
     assert [reservation.job.id for reservation in reserved] == [first.id, second.id]

@@ -14,6 +14,7 @@ PROGRAM = """
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
     from holdfast import Fixed, Holdfast, Snooze, Unrecoverable
+    from holdfast.worker.timing import WorkerTiming
 
     url, out, concurrency = sys.argv[1:]
 
@@ -72,6 +73,7 @@ PROGRAM = """
     worker = app.worker(
         processes=1, concurrency=int(concurrency), until_drained=True, retry=Fixed(timedelta(milliseconds=1))
     )
+    worker.timing = WorkerTiming(release_seconds=60)  # some jobs wait behind the one that hangs
     print(json.dumps(worker.run()))
 """
 

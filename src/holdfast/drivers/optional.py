@@ -107,9 +107,8 @@ class LeasedEnqueue(Protocol):
         """Enqueue the jobs and lease all of them, or none of them, in one transaction.
 
         Returns the answers of ``enqueue`` and the reservations, which count as prefetched. No job is leased if one of
-        them existed, has a domain, a ``run_at``, a ``limit_key`` or only one attempt, or is in a queue with a pause or
-        a limit, or if the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after
-        ``enqueue``.
+        them existed, has a domain, a ``run_at`` or a ``limit_key``, or is in a queue with a pause or a limit, or if the
+        driver cannot lease this batch quickly. Jobs that are not leased are ready, as after ``enqueue``.
         """
         ...
 

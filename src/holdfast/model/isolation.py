@@ -1,7 +1,7 @@
 """Which jobs run alone, and what a reserve does with them (L7).
 
-A job is isolated if the death of its worker may be its own doing, or would be its end: a suspect (its last lease
-expired before it had begun), a job that crashed, and a job on its last attempt.
+A job is isolated if the death of its worker may be its own doing: a suspect (its last lease expired before it had
+begun), and a job that crashed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,3 @@ class Isolation(StrEnum):
     ALONE = "alone"  # the caller holds no lease: an isolated job is returned alone, and only if it comes first
     STOP = "stop"  # the caller holds leases: only jobs before the first isolated one are returned
     SKIP = "skip"  # the caller holds leases: isolated jobs are passed over
-
-
-def is_isolated(*, suspect: bool, crashes: int, attempts: int, max_attempts: int) -> bool:
-    """Whether a ready job is isolated. ``attempts`` is the number before the attempt that is about to begin."""
-    return suspect or crashes > 0 or attempts >= max_attempts - 1

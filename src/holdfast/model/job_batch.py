@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
-from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.lease import Reservation, make_reservation
 
@@ -135,14 +134,9 @@ def has_limit_key(jobs: Sequence[JobRecord]) -> bool:
 def must_wait(jobs: Sequence[JobRecord]) -> bool:
     """Whether one of the jobs cannot be leased while it is stored.
 
-    Such a job has a domain, a ``run_at``, one attempt, or a limit key: only ``reserve`` computes with limits.
+    Such a job has a domain, a ``run_at``, or a limit key: only ``reserve`` computes with limits.
     """
-    return has_limit_key(jobs) or any(
-        job.domain is not None
-        or job.run_at is not None
-        or is_isolated(suspect=False, crashes=job.crashes, attempts=job.attempts, max_attempts=job.max_attempts)
-        for job in representatives(jobs)
-    )
+    return has_limit_key(jobs) or any(job.domain is not None or job.run_at is not None for job in representatives(jobs))
 
 
 def lease_batch(

@@ -193,9 +193,9 @@ def _without_result(error: Exception, *, strict: bool) -> Outcome:
 # Chunks: several jobs in one call ---------------------------------------------------------------------------
 
 
-def may_share_call(attempt: int, crashes: int) -> bool:
-    """Whether a job may share a call with others: only its first attempt may, later attempts run alone."""
-    return attempt == 1 and crashes == 0
+def may_share_call(attempt: int, max_attempts: int, crashes: int) -> bool:
+    """Whether a job may share a call with others: its first attempt may, unless it is the last one."""
+    return attempt == 1 < max_attempts and crashes == 0
 
 
 def attempt_chunk(

@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Collection, Iterable
 
-from holdfast.clock import SECOND, boot_time, monotonic
+from holdfast.clock import SECOND, boot_time, monotonic, wall_clock
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
@@ -192,14 +192,22 @@ class Heartbeat:
             self._schedule.fail(boot_time())
             self._changed.notify_all()
 
-    def beat(self) -> int:
-        """Extend all leases and send the notes of their runs; report the lost leases and the requested cancels.
+    def report_starts(self, runs: Iterable[Run]) -> None:
+        """Tell the store that these runs begin now, before they do."""
+        now = wall_clock()
+        for run in runs:
+            run.started_at = now
+        self.beat(runs)
 
-        Returns how many leases the call was for.
+    def beat(self, runs: Iterable[Run] | None = None) -> int:
+        """Extend the leases of these runs, or all leases, and send the notes of the runs.
+
+        Reports the lost leases and the requested cancels. Returns how many leases the call was for.
         """
         beat = object()
         with self._changed:
-            leases = list(self._leases.items())
+            chosen = self._leases if runs is None else runs
+            leases = [(run, self._leases[run]) for run in chosen if run in self._leases]
             if not leases:
                 return 0
             is_only_one = not self._beats  # else a note could overtake the one before it

@@ -175,7 +175,7 @@ class ReserveLoop:
         if handler is not None:
             if job.timeout is None and handler.timeout is not None:
                 run.timeout = from_timedelta(handler.timeout)
-            may_share = may_share_call(job.attempts, job.crashes) and not reservation.isolated
+            may_share = may_share_call(job.attempts, job.max_attempts, job.crashes) and not reservation.isolated
             if handler.chunk is not None and may_share:
                 run.chunk = handler.chunk
             cpu = handler.cpu or cpu

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 from holdfast import linux
@@ -33,6 +34,7 @@ from holdfast.worker.inline_attempt import InlineAttempts
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
 from holdfast.worker.job_log import set_worker_name
 from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
+from holdfast.worker.last_attempts import report_starts
 from holdfast.worker.limit_proposals import ProposedLimits
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.observer import Observers, WorkerObserver
@@ -317,6 +319,8 @@ class Worker:
             with tuned_interpreter():
                 # In another thread: this one has to handle signals, also while the store does not answer.
                 reserving = BackgroundCall(loop.run, name="holdfast-reserve")
+                starts = partial(report_starts, pool, heartbeat, self._observers)
+                BackgroundCall(starts, name="holdfast-last-attempts")
                 while not reserving.wait(POLL_SECONDS) and not self._shutdown.is_requested:
                     loop.report_silence(POLL_SECONDS)
                 self._finish(pool, loop, reserving)

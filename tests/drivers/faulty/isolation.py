@@ -154,6 +154,28 @@ class IsolatedIsPrefetched(FaultyDriver):
         return prefetch
 
 
+class LastAttemptsAlone(FaultyDriver):
+    """Jobs on their last attempt are returned alone."""
+
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now, **rules)
+        has_last = any(row.job.attempts >= row.job.max_attempts - 1 for row in rows)
+        return rows[:1] if has_last and rules["isolation"] is not Isolation.SHARE else rows
+
+
+class LastAttemptsIsolated(FaultyDriver):
+    """The reservations of jobs on their last attempt say that these are isolated."""
+
+    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+        """Mark some."""
+        return [
+            replace(one, isolated=one.isolated or one.job.attempts >= one.job.max_attempts)
+            for one in super().reserve(queues, **options)
+        ]
+
+
 class MaxBytesIgnored(FaultyDriver):
     """``max_bytes`` is ignored."""
 
@@ -314,17 +336,17 @@ class LeasedEnqueueBegins(FaultyDriver):
         return answers, reservations
 
 
-class LeasedEnqueueLeasesLastAttempts(FaultyDriver):
-    """Jobs with one attempt are leased while they are stored."""
+class LeasedEnqueueBeginsLastAttempts(FaultyDriver):
+    """Leases that enqueue grants to jobs with one attempt count as begun."""
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """Reserve what was not leased."""
+        """Clear the mark of some."""
         answers, reservations = super().enqueue_leased(jobs, lease_for=lease_for, worker=worker, now=now)
-        if jobs and not reservations and all(job.max_attempts == 1 for job in jobs):
-            queues = [jobs[0].queue]
-            reservations = self.reserve(queues, limit=len(jobs), lease_for=lease_for, worker=worker, now=now)
+        for reservation in reservations:
+            if reservation.job.max_attempts == 1:
+                self._space.rows[reservation.job.id].prefetched = False
         return answers, reservations
 
 
@@ -344,6 +366,8 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     StopPassesOver,
     SkipStops,
     IsolatedIsPrefetched,
+    LastAttemptsAlone,
+    LastAttemptsIsolated,
     MaxBytesIgnored,
     MaxBytesOneTooMany,
     LargeJobOvertaken,
@@ -358,5 +382,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     OutageRevivesDead,
     OutageOfAnEarlierLife,
     LeasedEnqueueBegins,
-    LeasedEnqueueLeasesLastAttempts,
+    LeasedEnqueueBeginsLastAttempts,
 )

@@ -61,9 +61,8 @@ def reserve(
 
 
 def must_run_alone(job: OracleJob) -> bool:
-    """Whether a ready job is a suspect, has crashed, or has one attempt left (L7)."""
-    record = job.record
-    return job.is_suspect or record.crashes > 0 or record.max_attempts - record.attempts <= 1
+    """Whether a ready job is a suspect or has crashed (L7)."""
+    return job.is_suspect or job.record.crashes > 0
 
 
 def _limits(state: OracleState, job: OracleJob) -> list[tuple[SettingsKey, QueueSettings]]:

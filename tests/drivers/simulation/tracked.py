@@ -57,7 +57,7 @@ class TrackedJob:
     @property
     def must_run_alone(self) -> bool:
         """Whether the job is isolated at its next reservation (L7)."""
-        return self.is_suspect or self.crashes > 0 or self.attempts + 1 >= self.record.max_attempts
+        return self.is_suspect or self.crashes > 0
 
     @property
     def is_exhausted(self) -> bool:

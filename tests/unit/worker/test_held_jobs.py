@@ -1,6 +1,7 @@
 """What a worker may reserve beside the jobs that it holds."""
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.isolation import Isolation
@@ -21,7 +22,7 @@ def held():
     return HeldJobs(lease_seconds=30.0)
 
 
-def reserve(*sizes, max_attempts=25, domain=None):
+def reserve(*sizes, domain=None):
     """Return reservations of jobs with payloads of these sizes."""
     with MemoryDriver() as store:
         store.enqueue(
@@ -32,7 +33,6 @@ def reserve(*sizes, max_attempts=25, domain=None):
                     queue="q",
                     payload=b"1" * size,
                     created_at=1,
-                    max_attempts=max_attempts,
                     domain=domain,
                 )
                 for n, size in enumerate(sizes)
@@ -64,7 +64,7 @@ def test_a_worker_that_holds_its_budget_takes_one_job_for_a_free_place(held):
 
 
 def test_nothing_is_reserved_beside_an_isolated_job(held):
-    reserved = reserve(1, max_attempts=1)
+    reserved = [replace(one, isolated=True) for one in reserve(1)]
     held.add(reserved, Isolation.ALONE)
     assert held.limit(6, 6) == 0
     held.remove(reserved)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.model.order import Lane
@@ -42,11 +41,8 @@ class Row:
 
     @property
     def isolated(self) -> bool:
-        """Whether the job, while it is ready, must run alone."""
-        job = self.job
-        return is_isolated(
-            suspect=self.suspect, crashes=job.crashes, attempts=job.attempts, max_attempts=job.max_attempts
-        )
+        """Whether the job must run alone."""
+        return self.suspect or self.job.crashes > 0
 
     @property
     def held(self) -> HeldJob:

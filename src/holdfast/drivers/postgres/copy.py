@@ -24,7 +24,7 @@ from holdfast.model.queue_settings import QueueSettings
 
 MIN_COPY_JOBS = 500  # below, the additional round trips cost more than COPY saves
 DEFAULT_DEDUPE_WINDOW = QueueSettings().dedupe_window
-Lanes: TypeAlias = dict[tuple[str, str, int, int], int | None]  # queue, type, priority and max_attempts
+Lanes: TypeAlias = dict[tuple[str, str, int], int | None]  # queue, type and priority
 
 
 def copy_jobs(
@@ -125,7 +125,7 @@ def _lanes_of(jobs: Sequence[JobRecord]) -> Lanes:
     """Return the lanes, each with the instant at which its first job can run; None is at once."""
     first: Lanes = {}
     for job in jobs:
-        lane = job.queue, job.type, job.priority, job.max_attempts
+        lane = job.queue, job.type, job.priority
         earliest = first.get(lane, job.run_at)
         first[lane] = None if job.run_at is None or earliest is None else min(job.run_at, earliest)
     return first
@@ -133,9 +133,8 @@ def _lanes_of(jobs: Sequence[JobRecord]) -> Lanes:
 
 def _pack_lanes(lanes: Lanes) -> tuple[Array | None, ...]:
     return (
-        pack_texts([queue for queue, _, _, _ in lanes]),
-        pack_texts([type_ for _, type_, _, _ in lanes]),
-        pack_integers([priority for _, _, priority, _ in lanes]),
-        pack_integers([max_attempts for _, _, _, max_attempts in lanes]),
+        pack_texts([queue for queue, _, _ in lanes]),
+        pack_texts([type_ for _, type_, _ in lanes]),
+        pack_integers([priority for _, _, priority in lanes]),
         pack_bigints(list(lanes.values())),
     )

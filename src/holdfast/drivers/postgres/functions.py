@@ -23,8 +23,8 @@ from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.statements import fill_lists, read_sql_files, strip_comments
 from holdfast.errors import SchemaMismatch
 
-REVISION = 17  # raise it with every change of a function; tests/postgres/test_functions.py reminds you
-OLDEST_REVISION = 7  # code of an older revision must not call these functions: raise it when a signature changes
+REVISION = 18  # raise it with every change of a function; tests/postgres/test_functions.py reminds you
+OLDEST_REVISION = 18  # code of an older revision must not call these functions: raise it when a signature changes
 
 INTERNAL = "internal/"  # functions that the verbs and the queries call; they run with the settings of their caller
 

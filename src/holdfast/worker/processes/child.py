@@ -457,7 +457,8 @@ def _no_context(_context: Context) -> None:
 
 
 def _may_share_call(work: RunJob) -> bool:
-    return isinstance(work.job, JobMessage) and may_share_call(work.job.attempt, work.job.crashes)
+    job = work.job
+    return isinstance(job, JobMessage) and may_share_call(job.attempt, job.max_attempts, job.crashes)
 
 
 def _flush_output() -> None:

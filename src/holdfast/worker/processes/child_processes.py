@@ -95,6 +95,11 @@ class ChildProcesses:
     def __len__(self) -> int:
         return len(self._handles)
 
+    @property
+    def starting(self) -> int:
+        """How many children the fork server has been asked for and has not started."""
+        return self._requested
+
     # Waiting for events -----------------------------------------------------------------------------------------
 
     def select(self, timeout: float) -> list[HandleEvent]:

@@ -7,7 +7,7 @@ them. Short jobs are reserved and sent by the hundred, because a round trip woul
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -129,7 +129,8 @@ def take_runs(
 ) -> list[Run]:
     """Remove from ``pending`` the runs that a child gets now, and return them.
 
-    ``runs`` are those that the child has. ``children_left`` children, this one included, share the pending runs.
+    ``runs`` are those that the child has. ``children_left`` children, this one included, share the pending runs. A last
+    attempt waits in no child behind others: it begins at once, and the store knows that (L7).
     """
     share = -(-len(pending) // children_left)
     limit = size.concurrency + prefetch_limit(max(seconds, running_seconds(runs, size, now)), size)
@@ -138,13 +139,31 @@ def take_runs(
     if any(run.alone for run in islice(reversed(runs.values()), 1)):
         return taken
     while pending and (len(taken) < most or _completes_chunk(pending[0], runs, taken)):
-        alone = pending[0].alone
-        if alone and (taken or runs):
+        run = pending[0]
+        if run.alone and (taken or runs):
+            break
+        if run.is_last_attempt and not (run.is_start_known and len(runs) + len(taken) < size.concurrency):
             break
         taken.append(pending.popleft())
-        if alone:
+        if run.alone:
             break
     return taken
+
+
+def unknown_starts(pending: deque[Run], child_runs: Collection[Mapping[int, Run]], size: PoolSize) -> list[Run]:
+    """Return the last attempts that could begin now, and of which the store does not know yet that they begin.
+
+    ``child_runs`` are the runs of each child that takes runs. A run that is alone needs a child without runs.
+    """
+    places = sum(max(0, size.concurrency - len(runs)) for runs in child_runs)
+    empty = sum(not runs for runs in child_runs)
+    starts: list[Run] = []
+    for index, run in enumerate(islice(pending, places)):
+        if run.alone and index >= empty:
+            break
+        if run.is_last_attempt and not run.is_start_known:
+            starts.append(run)
+    return starts
 
 
 def _completes_chunk(run: Run, runs: Mapping[int, Run], taken: list[Run]) -> bool:

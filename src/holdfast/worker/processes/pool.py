@@ -84,6 +84,8 @@ class ChildPool:
         )
         self._children = ChildProcesses(main, processes, on_message=self._handle, on_exit=self._end_runs_of)
         self._size = PoolSize(processes=processes, concurrency=concurrency, chunk=catalogue.max_chunk)
+        has_cpu_limit = any([limits and limits.cpu, *(handler.cpu for handler in catalogue)])
+        self._places = 1 if has_cpu_limit else concurrency  # of one child: a run with such a limit is alone in it
         self._payload_only_types = catalogue.payload_only_types
         self._grace_seconds = grace_seconds
         self._on_end: OnEnd = lambda _ended, _more_soon: None
@@ -96,6 +98,7 @@ class ChildPool:
         self._finished = 0  # runs that ended by themselves
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)  # notified when runs have ended
+        self._last_attempts = threading.Condition(self._lock)  # notified when last attempts can begin
         self._closing_at: float | None = None  # monotonic seconds: when ``close`` was called
         self._ended: list[EndedRun] = []  # not yet passed to on_end
         self._failure: Exception | None = None  # of the pool's own thread
@@ -119,10 +122,10 @@ class ChildPool:
             return dispatch.reserve_limit(self._current_job_seconds(), size, busy=busy, finished=self._finished)
 
     def free_places(self) -> int:
-        """Return how many more runs could begin now."""
+        """Return how many more runs would begin at once, of whatever types: a chunk may have one run only."""
         with self._lock:
-            size, busy = self._responsive()
-            return max(0, size.processes * size.startable - busy)
+            used = [len(child.runs) for child in self._takers()] + [0] * self._children.starting
+            return max(0, sum(max(0, self._places - runs) for runs in used) - len(self._pending))
 
     def _responsive(self) -> tuple[PoolSize, int]:
         """Return the size of the pool and its runs without the children that do not begin their runs."""
@@ -215,10 +218,37 @@ class ChildPool:
             self._pending.remove(run)
             self._ended.append((run, Interrupted(reason=TYPE_HELD)))
 
+    def wait_for_last_attempts(self) -> list[Run] | None:
+        """Wait until last attempts can begin whose start the store does not know yet. None: the pool is closing.
+
+        They begin after ``begin_last_attempts``.
+        """
+        with self._lock:
+            while self._closing_at is None:
+                if starts := self._unknown_starts():
+                    for run in starts:
+                        run.asked_at = run.asked_at or monotonic()
+                    return starts
+                self._last_attempts.wait()
+            return None
+
+    def begin_last_attempts(self, runs: list[Run]) -> None:
+        """Let these runs begin: the store knows that they do."""
+        with self._lock:
+            for run in runs:
+                run.is_start_known = True
+            self._dispatch()
+
+    def _unknown_starts(self) -> list[Run]:
+        if not self._pending:
+            return []
+        return dispatch.unknown_starts(self._pending, [child.runs for child in self._takers()], self._size)
+
     def close(self) -> None:
         """Stop the children. Those that still run after the grace time are killed; ``on_end`` gets their runs."""
         with self._lock:
             self._closing_at = monotonic()
+            self._last_attempts.notify_all()
             for child in self._children:
                 self._take_unstarted(self._children.withdraw(child))
             self._children.stop()
@@ -284,7 +314,7 @@ class ChildPool:
         if not self._pending:
             return
         now, seconds = monotonic(), self._current_job_seconds()
-        children = [child for child in self._children if not (child.is_silent or child.shortage or child.is_killed)]
+        children = self._takers()
         children.sort(key=lambda child: len(child.runs))
         for index, child in enumerate(children):
             runs = dispatch.take_runs(
@@ -304,6 +334,12 @@ class ChildPool:
                 self._pending.extendleft(reversed(runs[len(added) :]))
                 if added:
                     self._children.send(child, self._run_messages(added))
+        if self._unknown_starts():
+            self._last_attempts.notify_all()
+
+    def _takers(self) -> list[ChildHandle]:
+        """Return the children that take runs."""
+        return [child for child in self._children if not (child.is_silent or child.shortage or child.is_killed)]
 
     def _without_lost(self, runs: list[Run]) -> list[Run]:
         """Return the runs that may begin now. The others are past the deadline of their lease, and end."""
@@ -438,7 +474,8 @@ class ChildPool:
             return
         self._finished += 1
         run.seconds = message.seconds
-        self._new_seconds.append(message.seconds)
+        # The call to the store before a last attempt takes longer than a short job: it is part of the estimate.
+        self._new_seconds.append(message.seconds if run.asked_at is None else now - run.asked_at)
         if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
             outcome = run.outcome_when_stopped(message.reason)
         else:

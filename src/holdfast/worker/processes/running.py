@@ -54,7 +54,9 @@ class Run:
     cpu_limit: int | None = field(default=None, init=False)  # microseconds of processor time
     chunk: int = field(default=1, init=False)  # how many jobs of its type, this one included, may share one call
     alone: bool = field(default=False, init=False)  # no other run is in its child at the same time
+    is_start_known: bool = field(default=False, init=False)  # to the store: a last attempt does not begin before
     submitted_at: float = field(default=0.0, init=False)  # monotonic seconds: when the pool got the run
+    asked_at: float | None = field(default=None, init=False)  # monotonic seconds: when a last attempt could begin
     began_at: float | None = field(default=None, init=False)  # monotonic seconds: when the pool saw the handler begin
     started_at: int | None = field(default=None, init=False)  # the child's wall clock, for the ledger
     seconds: float | None = field(default=None, init=False)  # how long the handler ran; None if it did not begin
@@ -67,6 +69,12 @@ class Run:
     kill_at: float | None = field(default=None, init=False)  # monotonic seconds: when its child is killed
     lease_deadline: float = field(default=math.inf, init=False)  # by ``boot_time``: when the attempt is interrupted
     lease_kill_at: float = field(default=math.inf, init=False)  # by ``boot_time``: when its child is killed
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether the job has no attempt left after this one."""
+        job = self.reservation.job
+        return job.attempts >= job.max_attempts
 
     def set_lease(self, granted_after: float, lease_seconds: float) -> None:
         """Move the deadlines. The lease was granted or extended by a call that began at ``granted_after``.

@@ -20,8 +20,12 @@ NOW = 1000.0
 MANY = 10_000  # finished jobs: the slow start is over
 
 
-def make_run(number: int, *, type_: str = "t", isolated: bool = False, began_at: float | None = None) -> Run:
-    job = JobRecord(id=f"j{number}", type=type_, queue="q", payload=b"1", created_at=1)
+def make_run(
+    number: int, *, type_: str = "t", isolated: bool = False, began_at: float | None = None, max_attempts: int = 25
+) -> Run:
+    job = JobRecord(
+        id=f"j{number}", type=type_, queue="q", payload=b"1", created_at=1, attempts=1, max_attempts=max_attempts
+    )
     lease = Lease(job_id=job.id, token="1.a", fence=1, expires_at=2)
     run = Run(number, Reservation(job=job, lease=lease, isolated=isolated))
     run.began_at = began_at
@@ -219,3 +223,51 @@ def test_a_run_waits_until_the_last_one_that_was_sent_has_begun():
 )
 def test_events_are_paused_only_while_many_short_jobs_run(seconds, busy, pending, child_runs, expected):
     assert dispatch.can_pause_events(seconds, busy=busy, pending=pending, child_runs=child_runs) is expected
+
+
+# Last attempts ----------------------------------------------------------------------------------------------
+
+
+def make_last(number: int, *, is_start_known: bool) -> Run:
+    run = make_run(number, max_attempts=1)
+    run.is_start_known = is_start_known
+    return run
+
+
+def test_a_last_attempt_is_sent_only_when_the_store_knows_that_it_begins():
+    pending = deque([make_run(1), make_last(2, is_start_known=False), make_run(3)])
+    assert [run.number for run in take(pending, {}, THREADS)] == [1]
+    pending[0].is_start_known = True
+    assert [run.number for run in take(pending, {1: make_run(1)}, THREADS)] == [2, 3]
+
+
+def test_a_last_attempt_waits_in_no_child_behind_others():
+    pending = deque([make_run(1), make_last(2, is_start_known=True)])
+    assert [run.number for run in take(pending, {}, ONE)] == [1]
+    assert take(pending, {1: make_run(1)}, ONE) == []
+    assert [run.number for run in take(pending, {}, ONE)] == [2]
+
+
+def unknown_starts(pending: list[Run], child_runs: list[dict[int, Run]], size: PoolSize) -> list[int]:
+    return [run.number for run in dispatch.unknown_starts(deque(pending), child_runs, size)]
+
+
+def test_the_store_is_told_of_as_many_last_attempts_as_can_begin():
+    last = [make_last(number, is_start_known=False) for number in range(1, 9)]
+    assert unknown_starts(last, [{}, {}], TWO) == [1, 2]
+    assert unknown_starts(last, [{}, {9: make_run(9)}], TWO) == [1]
+    assert unknown_starts(last, [{9: make_run(9)}], THREADS) == [1, 2, 3]
+    assert unknown_starts([make_run(9), *last], [{}, {}], TWO) == [1]
+
+
+def test_the_store_is_told_once_of_a_last_attempt():
+    pending = [make_last(1, is_start_known=True), make_last(2, is_start_known=False)]
+    assert unknown_starts(pending, [{}, {}], TWO) == [2]
+    assert unknown_starts(pending, [{}], TWO) == []
+
+
+def test_a_last_attempt_that_is_alone_needs_a_child_without_runs():
+    pending = [make_last(1, is_start_known=False)]
+    pending[0].alone = True
+    assert unknown_starts(pending, [make_runs(1)], THREADS) == []
+    assert unknown_starts(pending, [{}], THREADS) == [1]

@@ -29,8 +29,7 @@ DECLARE
   _entered integer;       -- how many keys of the batch were new
 BEGIN
   IF _channel IS NOT NULL THEN
-    PERFORM notify_listeners(_space, _channel, _owns_transaction, _now, _queue, _type, _priority, _max_attempts,
-                             _run_at);
+    PERFORM notify_listeners(_space, _channel, _owns_transaction, _now, _queue, _type, _priority, _run_at);
   END IF;
 
   IF _idempotency_key IS NOT NULL THEN

@@ -20,7 +20,7 @@ BEGIN
   IF _channel IS NOT NULL AND coalesce(_run_at, _now) <= _now
      AND NOT EXISTS (SELECT FROM jobs AS j
                       WHERE j.space = _space AND j.queue = _queue AND j.type = _type AND j.priority = _priority
-                        AND j.isolated = (_max_attempts = 1) AND j.state = 'ready' AND j.turn AND j.available_at <= _now)
+                        AND NOT j.isolated AND j.state = 'ready' AND j.turn AND j.available_at <= _now)
      AND (NOT _owns_transaction OR pg_try_advisory_xact_lock(1212106567, hashtext(_space)))
   THEN
     PERFORM pg_notify(_channel, _space);

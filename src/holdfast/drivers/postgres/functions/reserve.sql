@@ -350,7 +350,7 @@ BEGIN
    WHERE j.ctid = t.job_ctid
   RETURNING j.token, j.fence, j.expires_at,
             CASE WHEN j.noted THEN (SELECT n.checkpoint FROM notes AS n WHERE n.space = _space AND n.job_id = j.id) END,
-            j.suspect OR j.crashes > 0 OR j.attempts >= j.max_attempts, {j.stored_columns};
+            j.isolated, {j.stored_columns};
   IF _keyed IS NOT NULL THEN
     PERFORM unpark_jobs(_space, _now, _key_queues, _keys, false);
   END IF;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from holdfast.clock import SECOND
@@ -68,6 +70,15 @@ def a_prefetched_job_that_has_started_by_its_note_uses_its_attempt(h: Harness) -
 
 
 @case("L7", needs=NOTES)
+def a_last_attempt_whose_start_was_reported_is_dead_when_its_lease_expires(h: Harness) -> None:
+    job = h.enqueue_job(max_attempts=1)
+    reservation = h.reserve_one(prefetch=True)
+    h.must_extend(reservation.lease, note=Note(started_at=h.now))
+    h.expire_leases()
+    assert_equal((h.state(job.id), h.get(job.id).dead_reason), (State.DEAD, transition.LEASE_EXPIRED), "the job")
+
+
+@case("L7", needs=NOTES)
 def an_extend_without_a_start_leaves_a_prefetched_job_not_begun(h: Harness) -> None:
     job = h.enqueue_job()
     reservation = h.reserve_one(prefetch=True)
@@ -102,11 +113,21 @@ def assert_isolated(reservation: Reservation, *, is_isolated: bool) -> None:
     assert_equal(reservation.isolated, is_isolated, "isolated")
 
 
+def enqueue_isolated(h: Harness, *, delay: int = 0, **fields: Any) -> str:
+    """Enqueue a job that crashes in its first attempt, and is due again after ``delay``; return its id.
+
+    No other job is due in its queue.
+    """
+    reservation = h.reserve_new_job(**fields)
+    h.must_settle(Retry(reservation.lease, crashed=True, delay=delay))
+    return reservation.job.id
+
+
 def isolated_and_other(h: Harness) -> tuple[str, str]:
     """Return the ids of an isolated job and of a job behind it that is not."""
-    isolated = h.enqueue_job(max_attempts=1)
+    isolated = enqueue_isolated(h)
     h.advance(1)
-    return isolated.id, h.enqueue_job().id
+    return isolated, h.enqueue_job().id
 
 
 @case("L7")
@@ -116,10 +137,10 @@ def a_new_job_is_not_isolated(h: Harness) -> None:
 
 
 @case("L7")
-def a_job_on_its_last_attempt_is_isolated(h: Harness) -> None:
+def a_job_on_its_last_attempt_is_not_isolated(h: Harness) -> None:
     reservation = h.reserve_new_job(max_attempts=2)
     h.must_settle(Retry(reservation.lease))
-    assert_isolated(h.reserve_one(), is_isolated=True)
+    assert_isolated(h.reserve_one(), is_isolated=False)
 
 
 @case("L7")
@@ -161,8 +182,9 @@ def a_requeued_job_is_not_isolated(h: Harness) -> None:
 
 @case("L7")
 def without_isolation_isolated_jobs_are_returned_like_others(h: Harness) -> None:
+    second = enqueue_isolated(h, delay=2)
     isolated, other = isolated_and_other(h)
-    second = h.enqueue_job(max_attempts=1).id
+    h.advance(1)
     assert_equal(h.reserve_ids(10), [isolated, other, second], "the jobs")
 
 
@@ -175,16 +197,19 @@ def an_isolated_job_that_comes_first_is_returned_alone(h: Harness) -> None:
 
 @case("L7")
 def two_isolated_jobs_are_never_in_one_answer(h: Harness) -> None:
-    first, second = h.enqueue_job(max_attempts=1), h.enqueue_job(max_attempts=1)
-    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [first.id], "the first answer")
-    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [second.id], "the second answer")
+    second = enqueue_isolated(h, delay=1)
+    first = enqueue_isolated(h)
+    h.advance(1)
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [first], "the first answer")
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [second], "the second answer")
 
 
 @case("L7", "L10")
 def jobs_before_an_isolated_one_are_returned_without_it(h: Harness) -> None:
+    isolated = enqueue_isolated(h, delay=1)
     first, second = h.enqueue_job(), h.enqueue_job()
-    h.advance(1)
-    isolated, last = isolated_and_other(h)
+    h.advance(2)
+    last = h.enqueue_job().id
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [first.id, second.id], "the first answer")
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated], "the second answer")
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [last], "the third answer")
@@ -192,23 +217,31 @@ def jobs_before_an_isolated_one_are_returned_without_it(h: Harness) -> None:
 
 @case("L7", "L10")
 def jobs_of_other_lanes_behind_an_isolated_one_wait_for_it(h: Harness) -> None:
+    isolated = enqueue_isolated(h, delay=1, type="a")
     before = h.enqueue_job(type="b")
-    h.advance(1)
-    isolated = h.enqueue_job(type="a", max_attempts=1)
-    h.advance(1)
+    h.advance(2)
     behind = h.enqueue_job(type="c")
     assert_equal(h.reserve_ids(10, isolation=Isolation.STOP), [before.id], "for a caller that holds leases")
-    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated.id], "for a caller that holds none")
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated], "for a caller that holds none")
     assert_equal(h.reserve_ids(10, isolation=Isolation.STOP), [behind.id], "afterwards")
 
 
 @case("L7", "L10", needs=PRIORITIES)
 def an_isolated_job_of_a_higher_priority_comes_first(h: Harness) -> None:
+    isolated = enqueue_isolated(h, priority=5)
     h.enqueue_job(priority=1)
-    isolated = h.enqueue_job(priority=5, max_attempts=1)
     high = h.enqueue_job(priority=9)
     assert_equal(h.reserve_ids(10, isolation=Isolation.STOP), [high.id], "for a caller that holds leases")
-    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated.id], "for a caller that holds none")
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated], "for a caller that holds none")
+
+
+@case("L7")
+def jobs_on_their_last_attempt_share_an_answer_and_are_taken_beside_others(h: Harness) -> None:
+    ids = [h.enqueue_job(max_attempts=max_attempts).id for max_attempts in (1, 25, 1, 1)]
+    for isolation in Isolation:
+        reserved = h.reserve(10, isolation=isolation)
+        assert_equal([reservation.job.id for reservation in reserved], ids, f"the answer to {isolation}")
+        h.must_settle(*[Release(reservation.lease) for reservation in reserved])
 
 
 @case("L7")
@@ -227,40 +260,42 @@ def isolated_jobs_can_be_passed_over(h: Harness) -> None:
 
 @case("L7", needs={Feature.LIMITS})
 def an_isolated_job_of_a_paused_queue_stops_nobody(h: Harness) -> None:
-    h.enqueue_job(queue="paused", max_attempts=1)
+    enqueue_isolated(h, queue="paused")
     h.store.configure("paused", QueueSettings(paused_until=bounds.MAX_INSTANT))
     other = h.enqueue_job()
     queues = ["paused", other.queue]
     assert_equal(h.reserve_ids(10, queues=queues, isolation=Isolation.STOP), [other.id], "the answer")
 
 
-@case("L7", needs={Feature.DOMAINS, Feature.TYPES})
+@case("L7", "L11", needs={Feature.OFFSETS, Feature.TYPES})
 def an_isolated_job_that_waits_for_its_domain_stops_nobody(h: Harness) -> None:
-    """One waits in the first lane of all, another one in a lane behind that of a job that can run."""
-    h.reserve_new_job(domain="d", type="b")
-    for type_ in ("a", "b"):
-        h.enqueue_job(domain="d", type=type_, max_attempts=1)
-    other = h.enqueue_job(type="b")
-    for types in (None, ["a", "b"]):
+    """It waits behind an earlier offset that came late, in a lane behind that of a job that can run."""
+    enqueue_isolated(h, domain="d", offset=5, type="b")
+    head = h.enqueue_job(domain="d", offset=4, type="a").id
+    other = h.enqueue_job(type="c").id
+    assert_equal(h.reserve_ids(1), [head], "the head of the domain")
+    for types in (None, ["a", "b", "c"]):
         reserved = h.reserve(10, types=types, isolation=Isolation.STOP)
-        assert_equal([reservation.job.id for reservation in reserved], [other.id], f"the answer for the types {types}")
+        assert_equal([reservation.job.id for reservation in reserved], [other], f"the answer for the types {types}")
         h.must_settle(*[Release(reservation.lease) for reservation in reserved])
 
 
-@case("L7", "L11", needs={Feature.DOMAINS})
+@case("L7", "L11", needs={Feature.OFFSETS})
 def an_isolated_job_that_waits_for_its_domain_is_not_returned_instead_of_one_behind_it(h: Harness) -> None:
-    h.reserve_new_job(domain="d")
-    h.enqueue_job(domain="d", max_attempts=1)
-    isolated = h.enqueue_job(max_attempts=1)
-    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated.id], "the answer")
+    isolated = enqueue_isolated(h, delay=1)
+    enqueue_isolated(h, domain="d", offset=5)
+    h.enqueue_job(domain="d", offset=4)
+    h.reserve_one()
+    h.advance(1)
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated], "the answer")
 
 
 @case("L7")
 def an_isolated_job_is_never_prefetched(h: Harness) -> None:
-    job = h.enqueue_job(max_attempts=1)
-    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE, prefetch=True), [job.id], "the answer")
+    isolated = enqueue_isolated(h)
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE, prefetch=True), [isolated], "the answer")
     h.expire_leases()
-    assert_equal((h.state(job.id), h.get(job.id).dead_reason), (State.DEAD, transition.LEASE_EXPIRED), "the job")
+    assert_equal((h.get(isolated).attempts, h.get(isolated).crashes), (2, 2), "attempts and crashes")
 
 
 # Outages --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
+from holdfast.testing.drivers.conformance.isolation import enqueue_isolated
 from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
 
 KEY_LIMITS = {Feature.LIMITS, Feature.KEY_LIMITS}
@@ -225,16 +226,18 @@ def key_limits_apply_beside_the_limits_of_queue_and_type(h: Harness) -> None:
 
 @case("L3", needs=KEY_LIMITS)
 def key_limits_work_with_isolation_and_max_bytes(h: Harness) -> None:
+    second = enqueue_isolated(h, limit_key="a", delay=1)
+    first = enqueue_isolated(h, limit_key="a")
     configure_keys(h, max_inflight=1)
-    last_attempt = [h.enqueue_job(limit_key="a", max_attempts=1).id for _ in range(2)]
+    h.advance(1)
     others = fill(h, "b", 1, payload=b"1" * 100) + fill(h, "c", 1, payload=b"1" * 100)
     [alone] = reserve_some(h, 1, limit=5, isolation=Isolation.ALONE)
-    assert_equal(alone.job.id, last_attempt[0], "the isolated job")
+    assert_equal(alone.job.id, first, "the isolated job")
     assert_equal(h.reserve_ids(5, isolation=Isolation.ALONE, max_bytes=150), others[:1], "beside the full key")
     assert_equal(h.reserve_ids(5, isolation=Isolation.STOP), others[1:], "the rest: the isolated job waits for its key")
     h.must_settle(Ack(alone.lease))
     assert_equal(h.reserve(5, isolation=Isolation.STOP), [], "reserved before an isolated job")
-    assert_equal(h.reserve_ids(5, isolation=Isolation.ALONE), last_attempt[1:], "the second isolated job")
+    assert_equal(h.reserve_ids(5, isolation=Isolation.ALONE), [second], "the second isolated job")
 
 
 @case("L3", "L11", needs=KEY_LIMITS | {Feature.DOMAINS})

@@ -8,6 +8,7 @@ from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Release
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
+from holdfast.testing.drivers.conformance.isolation import isolated_and_other
 from holdfast.testing.drivers.harness import QUEUE, Harness
 
 
@@ -72,8 +73,7 @@ def the_budget_applies_to_jobs_that_run_beside_others(h: Harness) -> None:
 
 @case("L3", "L7")
 def a_budget_does_not_change_what_happens_to_isolated_jobs(h: Harness) -> None:
-    isolated, other = h.enqueue_job(max_attempts=1), h.enqueue_job()
-    both = [isolated.id, other.id]
+    both = list(isolated_and_other(h))
     answers = {Isolation.STOP: [], Isolation.SKIP: both[1:], Isolation.ALONE: both[:1], Isolation.SHARE: both}
     for isolation, ids in answers.items():
         reserved = h.reserve(10, max_bytes=1000, isolation=isolation)

@@ -8,19 +8,18 @@
 -- Shape: count over LIMIT 1 instead of NOT EXISTS, which the planner would turn into a join with all ready jobs.
 CREATE OR REPLACE FUNCTION notify_listeners(
   _space text, _channel text, _owns_transaction boolean, _now bigint, _queues text[], _types text[],
-  _priorities integer[], _max_attempts integer[], _run_at bigint[]
+  _priorities integer[], _run_at bigint[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (
-    SELECT FROM (SELECT DISTINCT a.queue, a.type, coalesce(a.priority, 0) AS priority, a.max_attempts = 1 AS isolated
-                   FROM unnest(_queues, _types, _priorities, _max_attempts, _run_at)
-                        AS a (queue, type, priority, max_attempts, run_at)
+    SELECT FROM (SELECT DISTINCT a.queue, a.type, coalesce(a.priority, 0) AS priority
+                   FROM unnest(_queues, _types, _priorities, _run_at) AS a (queue, type, priority, run_at)
                   WHERE a.run_at IS NULL OR a.run_at <= _now) AS lane
      CROSS JOIN LATERAL (
        SELECT count(*) AS due FROM (
          SELECT FROM jobs AS j
           WHERE j.space = _space AND j.queue = lane.queue AND j.type = lane.type AND j.priority = lane.priority
-            AND j.isolated = lane.isolated AND j.state = 'ready' AND j.turn AND j.available_at <= _now
+            AND NOT j.isolated AND j.state = 'ready' AND j.turn AND j.available_at <= _now
           LIMIT 1) AS first) AS head
      WHERE head.due = 0)
      AND (NOT _owns_transaction OR pg_try_advisory_xact_lock(1212106567, hashtext(_space)))
