@@ -35,7 +35,8 @@ from holdfast.model import bounds
 from holdfast.model.definition import JobBuilder, JobDefinition
 from holdfast.model.lease import Enqueued
 from holdfast.model.limit_key import LimitKeySource, check_source
-from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
+from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, QueueLimits, parse_rate
+from holdfast.model.queue_settings import LimitOrigin
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords, check_keywords
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.suggestion import did_you_mean
@@ -356,7 +357,7 @@ class Holdfast:
                     name=name,
                     meta=meta or {},
                 ),
-                LimitProposal(queue=queue, type=type_, limits=limits, origin=Origin.HANDLER),
+                LimitProposal(queue=queue, type=type_, limits=limits, origin=LimitOrigin.HANDLER),
             )
 
         if limit_key is not None:

@@ -12,8 +12,8 @@ import holdfast.driver
 from holdfast import QueueSettings
 from holdfast.clock import HOUR, MINUTE, SystemClock
 from holdfast.model import bounds
-from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
-from holdfast.model.queue_settings import OnExhausted
+from holdfast.model.limit_proposal import LimitProposal, QueueLimits
+from holdfast.model.queue_settings import LimitOrigin
 from holdfast.worker.limit_proposals import propose_limits
 
 
@@ -85,7 +85,7 @@ def test_limit_changes_only_the_named_limits(run, filled):
     assert run("queue", "limit", "mail", "--max-inflight", "none").out == "mail: 10/s burst 7\n"
     assert run("queue", "limit", "mail").out == "mail: 10/s burst 7\n"
     assert run("queue", "limit", "mail", "--rate", "none").out == "mail: no pause and no limits\n"
-    assert filled.settings("mail") == QueueSettings(on_exhausted=OnExhausted.SKIP)
+    assert filled.settings("mail") == QueueSettings(limits_from=LimitOrigin.OPERATOR)
 
 
 def test_limits_by_key_are_set_shown_and_removed(run, filled):
@@ -121,7 +121,9 @@ def test_the_window_of_keys_is_shown_and_changed_alone(run, filled):
     described = "mail: a key is taken for {}, and while its job has not ended\n"
     assert run("queue", "keys", "mail").out == described.format("1d")
     assert run("queue", "keys", "mail", "--for", "36h").out == described.format("1d12h")
-    assert filled.settings("mail") == QueueSettings(max_inflight=4, dedupe_window=36 * HOUR)
+    assert filled.settings("mail") == QueueSettings(
+        max_inflight=4, dedupe_window=36 * HOUR, limits_from=LimitOrigin.OPERATOR
+    )
     assert run("queue", "limit", "mail").out == "mail: max 4, keys 1d12h\n"
     assert run("queue", "keys", "mail", "--json").json["settings"]["dedupe_window"] == 36 * 3600
     assert "dedupe_window: wanted a whole number from 1" in run("queue", "keys", "mail", "--for", "0s", code=2).err
@@ -179,21 +181,31 @@ def propose(store, origin, **limits):
     propose_limits(store, [proposal])
 
 
+def test_the_list_of_queues_shows_the_limits_of_handlers(run, filled):
+    propose(filled, LimitOrigin.HANDLER, rate=5)
+    assert run("queue", "list").out.splitlines()[1].endswith("mail.send: 5/s, from the handler")
+    mail, reports = run("queue", "list", "--json").json
+    assert (mail["settings"]["limits_from"], reports["types"]) == (None, {})
+    assert (mail["types"]["mail.send"]["rate"], mail["types"]["mail.send"]["limits_from"]) == (5, "handler")
+    run("queue", "limit", "mail", "--max-inflight", "3")
+    assert run("queue", "list").out.splitlines()[1].endswith("max 3; mail.send: 5/s, from the handler")
+
+
 def test_the_list_says_who_set_the_limits(run, filled):
-    propose(filled, Origin.HANDLER, rate=5)
+    propose(filled, LimitOrigin.HANDLER, rate=5)
     assert run("queue", "list", "--types").out.splitlines()[1].endswith("5/s, from the handler")
-    propose(filled, Origin.SETTINGS, rate=7)
+    propose(filled, LimitOrigin.SETTINGS, rate=7)
     assert run("queue", "list", "--types").out.splitlines()[1].endswith("7/s, from the settings")
     assert run("queue", "limit", "mail", "--type", "mail.send", "--rate", "none").out.endswith(
         "no pause and no limits\n"
     )
-    propose(filled, Origin.SETTINGS, rate=7)
+    propose(filled, LimitOrigin.SETTINGS, rate=7)
     assert filled.settings("mail", type="mail.send").rate is None  # the operator wants no limit
     run("queue", "limit", "mail", "--type", "mail.send", "--max-inflight", "4")
     [row] = run("queue", "list", "mail", "--types", "--json").json
     assert (row["settings"]["max_inflight"], row["settings"]["limits_from"]) == (4, "operator")
     run("queue", "limit", "mail", "--type", "mail.send", "--reset")
-    propose(filled, Origin.HANDLER, rate=5)
+    propose(filled, LimitOrigin.HANDLER, rate=5)
     [row] = run("queue", "list", "mail", "--types", "--json").json
     assert (row["settings"]["rate"], row["settings"]["limits_from"]) == (5, "handler")
     assert "either --reset or limits" in run("queue", "limit", "mail", "--reset", "--rate", "1", code=2).err

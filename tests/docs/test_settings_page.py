@@ -8,7 +8,7 @@ import pytest
 
 from docs.build import DOCS
 from holdfast import settings
-from holdfast.model.limit_proposal import LIMIT_FIELDS
+from holdfast.model.queue_settings import LIMIT_FIELDS
 from holdfast.settings import NAMES, Settings
 
 PAGE = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 """The tables are installed once, by the first process that connects; a store that does not fit is refused."""
 
+import json
 import re
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUnavailable
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS
 from holdfast.model.lease import Enqueued
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import LimitOrigin, QueueSettings
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry
 from tests.postgres.conftest import NOW
 
@@ -128,12 +130,37 @@ def test_a_store_in_which_last_attempts_were_isolated_is_upgraded(store, session
         if migration.version in (3, 7):
             for index in re.findall(r"CREATE INDEX jobs_(?:lane|key_ready|parked)[^;]*;", migration.text):
                 session.execute(index)
-    session.execute("DELETE FROM migrations WHERE version = 10")
+    session.execute("ALTER TABLE settings DROP COLUMN limits_from")
+    session.execute("DELETE FROM migrations WHERE version >= 10")
     session.execute("UPDATE functions SET revision = 17, oldest = 7, checksum = 'older'")
     with holdfast.connect(url, caller_clock=True) as upgraded:
         reserved = upgraded.reserve(["q"], limit=9, lease_for=1000, now=NOW)
         assert {one.job.id: one.isolated for one in reserved} == {"last": False, "crashed": True}
     assert session.execute("SELECT max(oldest) FROM migrations").fetchone() == (10,)
+
+
+def test_limits_of_an_older_version_keep_their_origin(store, session, url):
+    """An entry of the registry had the origin and the proposed limits."""
+    rows = {  # queue: its rate, the origin and the rate in the entry, the origin after the upgrade
+        "handler": (5.0, "handler", 5, LimitOrigin.HANDLER),
+        "changed": (9.0, "settings", 5, None),  # by an operator, since
+        "operator": (None, "operator", None, LimitOrigin.OPERATOR),
+        "without-entry": (1.0, None, None, None),
+    }
+    for queue, (rate, origin, proposed, _) in rows.items():
+        store.configure(queue, QueueSettings(rate=rate, paused_until=7), type="t")
+        if origin is not None:
+            limits = {"rate": proposed} if proposed else None
+            entry = {"queue": queue, "type": "t", "origin": origin, "limits": limits}
+            store.write([Change(kind="limits", key=queue, value=json.dumps(entry).encode())])
+    store.write([Change(kind="limits", key="unreadable", value=b"\xff{")])
+    store.close()
+    session.execute("ALTER TABLE settings DROP COLUMN limits_from")
+    session.execute("DELETE FROM migrations WHERE version >= 11")
+    with holdfast.connect(url) as upgraded:
+        found = {queue: upgraded.settings(queue, type="t").limits_from for queue in rows}
+        assert upgraded.scan("limits") == []
+    assert found == {queue: wanted for queue, (*_, wanted) in rows.items()}
 
 
 def test_older_code_works_on_newer_tables_that_allow_it(store, session, url, job):

@@ -1,6 +1,7 @@
 """The first process creates the tables; tables of another version are refused."""
 
 import hashlib
+import json
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
 from holdfast.model.lease import Enqueued
+from holdfast.model.queue_settings import LimitOrigin
 from tests.sqlite.conftest import NOW
 
 OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
@@ -89,6 +91,34 @@ def test_a_store_of_the_first_version_is_upgraded_with_its_jobs(path, job):
         assert store.enqueue([job(idempotency_key="k")], now=NOW) == [Enqueued(id="fresh", existed=True)]
     isolated = {reservation.job.id: reservation.isolated for reservation in reservations}
     assert isolated == {"fresh": False, "crashed": True, "on-its-last-attempt": False, "new": False}
+
+
+def test_limits_of_an_older_version_keep_their_origin(path):
+    """An entry of the registry had the origin and the proposed limits."""
+    rows = {  # queue: its rate, the origin and the rate in the entry, the origin after the upgrade
+        "handler": (5.0, "handler", 5, LimitOrigin.HANDLER),
+        "changed": (9.0, "settings", 5, None),  # by an operator, since
+        "operator": (None, "operator", None, LimitOrigin.OPERATOR),
+        "without-entry": (1.0, None, None, None),
+    }
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, load()[:9], NOW)
+        insert = "INSERT INTO holdfast_registry (space, kind, key, value, version) VALUES ('main', 'limits', ?, ?, 1)"
+        for queue, (rate, origin, proposed, _) in rows.items():
+            connection.execute(
+                "INSERT INTO holdfast_settings (space, queue, type, rate, on_exhausted, dedupe_window) "
+                "VALUES ('main', ?, 't', ?, 'skip', 1)",
+                (queue, rate),
+            )
+            if origin is not None:
+                limits = {"rate": proposed} if proposed else None
+                entry = {"queue": queue, "type": "t", "origin": origin, "limits": limits}
+                connection.execute(insert, (queue, json.dumps(entry).encode()))
+        connection.execute(insert, ("unreadable", b"\xff{"))
+    with holdfast.connect(f"sqlite:///{path}") as store:
+        found = {queue: store.settings(queue, type="t").limits_from for queue in rows}
+        assert store.scan("limits") == []
+    assert found == {queue: wanted for queue, (*_, wanted) in rows.items()}
 
 
 def test_a_store_of_a_newer_version_is_refused_with_what_to_do(store, path):

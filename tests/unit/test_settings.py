@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from holdfast import Holdfast, WorkerOptions
 from holdfast.clock import MINUTE, SECOND
 from holdfast.errors import InvalidInput
-from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import QueueOrder
-from holdfast.model.queue_settings import Gaps, OnExhausted
+from holdfast.model.queue_settings import Gaps, LimitOrigin, OnExhausted
 from holdfast.model.retry import Fixed, NoDelay
 from holdfast.settings import NAMES, QueueTable, Settings, mask_secrets, read, unknown_variables
 from holdfast.worker.breaker import BreakerRule
@@ -306,8 +306,8 @@ def test_tables_of_queues_propose_limits(tmp_path):
     of_queue, of_type = QueueLimits(rate=10.0, max_inflight=50, **of_keys), QueueLimits(rate=2.5, burst=4)
     assert settings.queues == {"mail": QueueTable(limits=of_queue, types={"mail.send": of_type})}
     assert settings.queue_limits == (
-        LimitProposal(queue="mail", type=None, limits=of_queue, origin=Origin.SETTINGS),
-        LimitProposal(queue="mail", type="mail.send", limits=of_type, origin=Origin.SETTINGS),
+        LimitProposal(queue="mail", type=None, limits=of_queue, origin=LimitOrigin.SETTINGS),
+        LimitProposal(queue="mail", type="mail.send", limits=of_type, origin=LimitOrigin.SETTINGS),
     )
     assert settings.origin("queues.mail") == str(file)
 

@@ -12,7 +12,8 @@ from holdfast import Holdfast, InvalidInput, QueueSettings, Retry
 from holdfast.clock import MINUTE, ManualClock
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.memory import MemoryDriver
-from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.limit_proposal import LimitProposal, QueueLimits
+from holdfast.model.queue_settings import LimitOrigin
 
 
 @dataclass
@@ -160,9 +161,9 @@ def test_a_pause_needs_a_length():
 def test_a_worker_proposes_the_key_limits_of_the_settings(app):
     app.handler("fetch")(lambda _: None)
     limits = QueueLimits(key_max_inflight=2, key_rate=10, key_burst=5)
-    proposal = LimitProposal(queue="default", limits=limits, origin=Origin.SETTINGS)
+    proposal = LimitProposal(queue="default", limits=limits, origin=LimitOrigin.SETTINGS)
     app.worker(queue_limits=(proposal,)).process_once()
-    assert app.driver.settings("default") == QueueSettings(key_max_inflight=2, key_rate=10, key_burst=5)
-    lower = LimitProposal(queue="default", limits=QueueLimits(max_inflight=7), origin=Origin.SETTINGS)
+    assert app.driver.settings("default") == proposal.as_settings()
+    lower = LimitProposal(queue="default", limits=QueueLimits(max_inflight=7), origin=LimitOrigin.SETTINGS)
     app.worker(queue_limits=(lower,)).process_once()
-    assert app.driver.settings("default") == QueueSettings(max_inflight=7)
+    assert app.driver.settings("default") == lower.as_settings()

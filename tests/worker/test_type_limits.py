@@ -10,12 +10,14 @@ import pytest
 from holdfast import Client, JobRequest, QueueSettings, Retry, Unrecoverable, Worker, WorkerOptions, connect
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE, SECOND, ManualClock
-from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.limit_proposal import LimitProposal, QueueLimits
+from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin
 from holdfast.model.retry import NoDelay
 from holdfast.observability.metrics import InMemoryMetrics
 from holdfast.observability.store_gauges import StoreGauges
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.job_source import StoreJobSource
+from holdfast.worker.limit_proposals import propose_limits
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.type_holds import read_breakers
 from tests.waiting import wait_until
@@ -69,7 +71,7 @@ def test_the_settings_win_over_the_handler_and_an_operator_over_both(app, store,
     app.worker().process_once()
     assert limits_of(store, type="a") == QueueLimits(rate=5)
 
-    of_file = LimitProposal(queue="default", type="a", limits=QueueLimits(rate=9), origin=Origin.SETTINGS)
+    of_file = LimitProposal(queue="default", type="a", limits=QueueLimits(rate=9), origin=LimitOrigin.SETTINGS)
     app.worker(queue_limits=(of_file,)).process_once()
     app.worker().process_once()  # a worker without the file
     assert limits_of(store, type="a") == QueueLimits(rate=9)
@@ -85,7 +87,42 @@ def test_a_pause_of_an_operator_stays_when_a_worker_proposes_limits(app, store):
     app.handler("a", max_inflight=2)(lambda _payload: None)
     store.configure("default", QueueSettings(paused_until=10**15), type="a")
     app.worker().process_once()
-    assert store.settings("default", type="a") == QueueSettings(paused_until=10**15, max_inflight=2)
+    assert store.settings("default", type="a") == QueueSettings(
+        paused_until=10**15, max_inflight=2, limits_from=LimitOrigin.HANDLER
+    )
+
+
+def test_a_later_version_of_the_handler_replaces_its_limits(store, clock):
+    for rate in (5, 9):
+        app = Holdfast(driver=store, clock=clock)
+        app.handler("a", rate=rate)(lambda _payload: None)
+        app.worker().process_once()
+        assert limits_of(store, type="a") == QueueLimits(rate=rate)
+
+
+class RacedStore:
+    """A store whose limits another caller sets between the look and the proposal of a worker."""
+
+    def __init__(self, store, meanwhile):
+        self._store, self._meanwhile = store, meanwhile
+
+    def configure(self, *args, **keywords):
+        self._meanwhile()
+        self._store.configure(*args, **keywords)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("origin", [LimitOrigin.SETTINGS, LimitOrigin.OPERATOR])
+def test_a_worker_that_loses_a_race_replaces_no_limits_of_a_higher_origin(store, caplog, origin):
+    set_meanwhile = QueueSettings(rate=1, limits_from=origin)
+    raced = RacedStore(store, lambda: store.configure("q", set_meanwhile, only=TYPE_LIMIT_FIELDS))
+    proposal = LimitProposal(queue="q", limits=QueueLimits(rate=5), origin=LimitOrigin.HANDLER)
+    with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
+        propose_limits(raced, [proposal])
+    assert store.settings("q") == set_meanwhile
+    assert events(caplog, "limits.") == ["limits.differ"]
 
 
 # Breakers ---------------------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ def queue_settings(settings: QueueSettings) -> dict[str, Any]:
         "gaps": settings.gaps.value,
         "gap_report_after": seconds(settings.gap_report_after),
         "gap_pass_after": seconds(settings.gap_pass_after),
+        "limits_from": settings.limit_origin,
     }
 
 

@@ -365,8 +365,12 @@ class Admin(Protocol):
 
         With ``only``, these fields are replaced and the others stay as they are, in one step: two callers that change
         different fields undo nothing of each other. ``rate`` and ``burst`` are replaced together, and so are
-        ``key_rate`` and ``key_burst``. Replacing limits by key ends the holds of all keys of the queue, see
-        ``Retry.hold_key``. A halted domain stays halted, whatever ``on_exhausted`` becomes.
+        ``key_rate`` and ``key_burst``; ``limits_from`` is replaced with any limit. Replacing limits by key ends the
+        holds of all keys of the queue, see ``Retry.hold_key``. A halted domain stays halted, whatever ``on_exhausted``
+        becomes.
+
+        A call with ``only`` whose ``limits_from`` is a handler or the settings proposes its limits: it changes nothing
+        where limits of a higher origin are in force. Limits without an origin count as an operator's.
         """
         ...
 

@@ -16,7 +16,7 @@ from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Kind, names_of
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import LedgerRow
-from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
+from holdfast.model.queue_settings import Gaps, LimitOrigin, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 
 Row = tuple[Any, ...]
@@ -104,6 +104,7 @@ SETTINGS_COLUMNS = (
     "key_max_inflight",
     "key_rate",
     "key_burst",
+    "limits_from",
 )
 GAP_COLUMNS = ("gaps", "gap_report_after", "gap_pass_after")  # after SETTINGS_COLUMNS, in stores that have GAPS
 
@@ -122,6 +123,8 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
     values = dict(zip((*SETTINGS_COLUMNS, *GAP_COLUMNS), row, strict=False))
     values["on_exhausted"] = OnExhausted(values["on_exhausted"])
     values["probing"] = bool(values["probing"])
+    if values["limits_from"] is not None:
+        values["limits_from"] = LimitOrigin(values["limits_from"])
     if "gaps" in values:
         values["gaps"] = Gaps(values["gaps"])
     return QueueSettings(**values)

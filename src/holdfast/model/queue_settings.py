@@ -28,6 +28,14 @@ class Gaps(StrEnum):
     WAIT = "wait"  # the domain waits for the missing offset
 
 
+class LimitOrigin(StrEnum):
+    """Who set the limits of a queue or of a type in it: a later one wins over an earlier one."""
+
+    HANDLER = "handler"
+    SETTINGS = "settings"
+    OPERATOR = "operator"
+
+
 LEVEL_PER_JOB = 1_000_000  # the level of a bucket is in millionths of jobs
 DEFAULT_BREAKER_COOLDOWN = timedelta(minutes=1)
 ROUNDING_TOLERANCE = 0.001  # millionths of jobs: 0.1 * 10_000_000 may be just below 1_000_000
@@ -64,6 +72,7 @@ class QueueSettings:
     gaps: Gaps = Gaps.PASS
     gap_report_after: int | None = None  # microseconds that a domain waits before the gap is overdue; None: never
     gap_pass_after: int | None = None  # microseconds that a domain waits before it passes the gap; None: for ever
+    limits_from: LimitOrigin | None = None  # who set the limits; limits without an origin count as an operator's
 
     def __post_init__(self) -> None:
         """Check every value; a rate of 0 is refused, because that is a pause."""
@@ -82,10 +91,27 @@ class QueueSettings:
             raise InvalidInput("gaps", wanted="a Gaps", got=self.gaps)
         bounds.check_optional_integer("gap_report_after", self.gap_report_after, least=1, most=bounds.MAX_DURATION)
         bounds.check_optional_integer("gap_pass_after", self.gap_pass_after, least=1, most=bounds.MAX_DURATION)
+        if self.limits_from is not None and not isinstance(self.limits_from, LimitOrigin):
+            raise InvalidInput("limits_from", wanted="a LimitOrigin", got=self.limits_from)
 
     def merge(self, other: QueueSettings, only: Collection[str] | None) -> QueueSettings:
         """Return these settings with the fields ``only`` of the others; with all fields of the others for None."""
-        return other if only is None else replace(self, **{name: getattr(other, name) for name in only})
+        if only is None:
+            return other
+        return replace(self, **{name: getattr(other, name) for name in changed_fields(only)})
+
+    def accepts(self, other: QueueSettings, only: Collection[str] | None) -> bool:
+        """Whether ``configure`` may change these settings: proposed limits replace none of a higher origin."""
+        if not is_proposal(other, only) or self.limit_origin in {None, LimitOrigin.HANDLER}:
+            return True
+        return self.limit_origin is other.limits_from
+
+    @property
+    def limit_origin(self) -> LimitOrigin | None:
+        """Who set the limits; None if nobody did."""
+        if self.limits_from is None and any(getattr(self, name) is not None for name in LIMIT_FIELDS):
+            return LimitOrigin.OPERATOR
+        return self.limits_from
 
     @property
     def has_key_limits(self) -> bool:
@@ -188,5 +214,20 @@ def replaces_key_limits(only: Collection[str] | None) -> bool:
     return only is None or not set(KEY_LIMIT_FIELDS).isdisjoint(only)
 
 
+def changed_fields(only: Collection[str] | None) -> tuple[str, ...]:
+    """Return the fields that ``configure`` with this ``only`` replaces: ``limits_from`` with any limit."""
+    if only is None:
+        return SETTINGS_FIELDS
+    return tuple(only) if set(LIMIT_FIELDS).isdisjoint(only) else (*only, "limits_from")
+
+
+def is_proposal(settings: QueueSettings, only: Collection[str] | None) -> bool:
+    """Whether ``configure`` with these arguments proposes limits, which do not replace those of a higher origin."""
+    return only is not None and settings.limits_from in PROPOSERS and "limits_from" in changed_fields(only)
+
+
+PROPOSERS = (LimitOrigin.HANDLER, LimitOrigin.SETTINGS)
+TYPE_LIMIT_FIELDS = ("max_inflight", "rate", "burst")
 KEY_LIMIT_FIELDS = ("key_max_inflight", "key_rate", "key_burst")
+LIMIT_FIELDS = (*TYPE_LIMIT_FIELDS, *KEY_LIMIT_FIELDS)  # of a queue; a type has those of TYPE_LIMIT_FIELDS
 SETTINGS_FIELDS = tuple(field.name for field in fields(QueueSettings))

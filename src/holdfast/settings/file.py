@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote, urlsplit
 from holdfast.clock import from_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
-from holdfast.model.limit_proposal import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, QueueLimits
+from holdfast.model.limit_proposal import QueueLimits
 from holdfast.model.queue_order import ORDER_FIELDS, QueueOrder
-from holdfast.model.queue_settings import Gaps, OnExhausted
+from holdfast.model.queue_settings import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, Gaps, OnExhausted
 from holdfast.model.secret import MASK
 from holdfast.model.suggestion import did_you_mean
 from holdfast.settings.fields import PATHS, SECRETS, SETTINGS, TYPE_NAMES

@@ -12,9 +12,9 @@ from holdfast.errors import InvalidInput
 from holdfast.model import lease
 from holdfast.model import retry as retry_policy
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
-from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import QueueOrder
-from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
+from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN, LimitOrigin
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
 from holdfast.model.retry import BuiltInPolicy
@@ -157,7 +157,7 @@ class Settings:
     def queue_limits(self) -> tuple[LimitProposal, ...]:
         """The limits of ``[queues.NAME]`` and ``[queues.NAME.types.TYPE]``."""
         return tuple(
-            LimitProposal(queue=queue, type=type_, limits=limits, origin=Origin.SETTINGS)
+            LimitProposal(queue=queue, type=type_, limits=limits, origin=LimitOrigin.SETTINGS)
             for queue, table in self.queues.items()
             for type_, limits in ((None, table.limits), *table.types.items())
             if limits is not None

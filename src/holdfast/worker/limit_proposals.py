@@ -8,20 +8,9 @@ from dataclasses import asdict
 
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
-from holdfast.errors import InvalidInput
-from holdfast.model.limit_proposal import (
-    KIND,
-    LIMIT_FIELDS,
-    TYPE_LIMIT_FIELDS,
-    LimitOrigin,
-    LimitProposal,
-    QueueLimits,
-    key_of,
-    may_apply,
-    origin_change,
-    read_origin,
-)
+from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import DEFAULT_ORDER, ORDER_FIELDS, QueueOrder
+from holdfast.model.queue_settings import LIMIT_FIELDS, TYPE_LIMIT_FIELDS
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
 
@@ -75,24 +64,16 @@ def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
 
     Raises ``StoreError``. May be called again: a proposal that is stored already changes nothing.
     """
-    if not proposals or not (store.capabilities.has(Feature.LIMITS) and store.capabilities.has(Feature.REGISTRY)):
+    if not store.capabilities.has(Feature.LIMITS):
         return
-    entries = store.read(KIND, [key_of(one.queue, one.type) for one in proposals])
-    for proposal, entry in zip(proposals, entries, strict=True):
+    for proposal in proposals:
         queue, type_, limits = proposal.queue, proposal.type, proposal.limits
-        current = QueueLimits.of(store.settings(queue, type=type_))
-        try:
-            stored = read_origin(entry)
-        except InvalidInput:
-            stored = None  # written by another version: its limits, if any, count as an operator's
-        if may_apply(proposal, stored, current):
-            remembered = LimitOrigin(origin=proposal.origin, limits=limits)
-            version = 0 if entry is None else entry.version
-            # The origin first. A worker that ends between the two calls leaves a proposal that the next one repeats.
-            [written] = store.write([origin_change(queue, type_, remembered, version=version)])
-            if written is not None:  # otherwise another worker proposes at the same time
-                fields = LIMIT_FIELDS if type_ is None else TYPE_LIMIT_FIELDS
-                store.configure(queue, limits.as_settings(), type=type_, only=fields)
-        elif current != limits:
-            facts = {"settings": asdict(limits), "store": asdict(current), "reason": f"from the {proposal.origin}"}
-            log_event(logging.WARNING, "limits.differ", queue=queue, type=type_, **facts)
+        fields = LIMIT_FIELDS if type_ is None else TYPE_LIMIT_FIELDS
+        current = store.settings(queue, type=type_)
+        if current.merge(proposal.as_settings(), fields) != current:
+            store.configure(queue, proposal.as_settings(), type=type_, only=fields)
+            current = store.settings(queue, type=type_)  # an operator may have set limits meanwhile: these stay
+        if QueueLimits.of(current) != limits:
+            facts = {"settings": asdict(limits), "store": asdict(QueueLimits.of(current))}
+            reason = f"from the {proposal.origin}"
+            log_event(logging.WARNING, "limits.differ", queue=queue, type=type_, reason=reason, **facts)

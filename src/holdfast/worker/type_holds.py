@@ -6,6 +6,7 @@ breaker makes none.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
 from holdfast.model.lease import Reservation
-from holdfast.model.limit_proposal import key_of
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry, Settlement
@@ -30,6 +30,7 @@ KIND = "breaker"  # one entry for each breaker that is not closed, for people an
 PAUSE_KIND = "type.pause"  # one entry for each pause that a handler asked for
 ENTRY_TTL = DAY  # after the cooldown: a half-open breaker without jobs is not listed for longer
 REFRESH_SECONDS = 1.0  # a worker learns this soon that another worker has opened or closed a breaker
+KEY_BYTES = 16
 HOLD_FIELDS = ("held_until", "probing")
 MAX_BREAKERS = 1000  # that are listed
 
@@ -185,14 +186,14 @@ class TypeHolds:
     def _close(self, key: TypeKey, watched: _Watched, held_until: int | None) -> None:
         is_paused_since = self._store.settings(key[0], type=key[1]).held_until != held_until
         self._configure(key, QueueSettings(), ("probing",) if is_paused_since else HOLD_FIELDS)
-        self._store.write([Change(kind=KIND, key=key_of(*key), value=None)])
+        self._store.write([Change(kind=KIND, key=_key_of(*key), value=None)])
         watched.read_at, watched.half_open_logged = monotonic(), False
         self._log(logging.WARNING, "breaker.closed", key, reason="a probe succeeded")
 
     def _pause(self, key: TypeKey, length: int) -> None:
         """Pause a type; a pause or an open breaker that ends later stays."""
         # The answer to a write has the store's own clock, which decides when the pause ends.
-        change = Change(kind=PAUSE_KIND, key=key_of(*key), value=self._value(key, 0), ttl=max(1, length))
+        change = Change(kind=PAUSE_KIND, key=_key_of(*key), value=self._value(key, 0), ttl=max(1, length))
         [entry] = self._store.write([change])
         assert entry is not None
         assert entry.expires_at is not None
@@ -205,7 +206,7 @@ class TypeHolds:
     def _write_entry(self, key: TypeKey, cooldown: int, failures: int) -> int:
         """Store the entry of an open breaker; return when its cooldown ends, by the clock of the store."""
         value = self._value(key, failures)
-        [entry] = self._store.write([Change(kind=KIND, key=key_of(*key), value=value, ttl=cooldown + ENTRY_TTL)])
+        [entry] = self._store.write([Change(kind=KIND, key=_key_of(*key), value=value, ttl=cooldown + ENTRY_TTL)])
         assert entry is not None
         assert entry.expires_at is not None
         return entry.expires_at - ENTRY_TTL
@@ -219,6 +220,11 @@ class TypeHolds:
 
     def _log(self, level: int, event: str, key: TypeKey, **fields: object) -> None:
         log_event(level, event, queue=key[0], type=key[1], worker=self._worker, **fields)
+
+
+def _key_of(queue: str, type_: str) -> str:
+    """Return the key of an entry. A digest: the two names together can be longer than a key may be."""
+    return hashlib.blake2b(f"{queue} {type_}".encode(), digest_size=KEY_BYTES).hexdigest()
 
 
 # For people and metrics -------------------------------------------------------------------------------------
@@ -265,4 +271,4 @@ def _read_entries(store: Store, kind: str) -> Iterator[OpenBreaker]:
 def forget_holds(store: Store, queue: str, type_: str) -> None:
     """Remove the entries of a type whose breaker and pause an operator has ended."""
     if store.capabilities.has(Feature.REGISTRY):
-        store.write([Change(kind=kind, key=key_of(queue, type_), value=None) for kind in (KIND, PAUSE_KIND)])
+        store.write([Change(kind=kind, key=_key_of(queue, type_), value=None) for kind in (KIND, PAUSE_KIND)])

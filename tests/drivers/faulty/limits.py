@@ -140,6 +140,29 @@ class ConfigureResetsOtherSettings(FaultyDriver):
         super().configure(queue, settings, type=type)
 
 
+class ProposalReplacesLimitsOfOperator(FaultyDriver):
+    """Whoever configures limits last wins."""
+
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
+        """Replace the limits, whoever set them."""
+        before = self.settings(queue, type=type)
+        super().configure(queue, before.merge(settings, only), type=type)
+
+
+class OriginOfChangedLimitsKept(FaultyDriver):
+    """Limits that an operator changed count as proposed ones."""
+
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
+        """Keep the origin of the limits, unless the call names another one."""
+        if only is not None and settings.limits_from is None:
+            settings = replace(settings, limits_from=self.settings(queue, type=type).limits_from)
+        super().configure(queue, settings, type=type, only=only)
+
+
 class _LimitsIgnoredSpace(FaultySpace):
     def capacity(self, queues: list[str], now: int) -> Capacity:
         return Capacity()
@@ -161,5 +184,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     HoldIgnored,
     ProbingIgnored,
     ConfigureResetsOtherSettings,
+    ProposalReplacesLimitsOfOperator,
+    OriginOfChangedLimitsKept,
     LimitsIgnored,
 )

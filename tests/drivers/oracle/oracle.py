@@ -10,7 +10,7 @@ from holdfast.errors import LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
-from holdfast.model.queue_settings import SETTINGS_FIELDS, QueueSettings
+from holdfast.model.queue_settings import SETTINGS_FIELDS, LimitOrigin, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 from tests.drivers.oracle import admin, domains
@@ -23,6 +23,19 @@ from tests.drivers.oracle.settle import settle_one
 from tests.drivers.oracle.state import OracleState
 
 REAP_LIMIT = 1000  # leases that one reserve ends at most (L3)
+LIMITS = ("max_inflight", "rate", "burst", "key_max_inflight", "key_rate", "key_burst")
+
+
+def _is_outranked(proposer: LimitOrigin | None, before: QueueSettings) -> bool:
+    """Whether limits of a handler or of the settings would replace limits that win over them."""
+    by_operator = before.limits_from is None and any(getattr(before, name) is not None for name in LIMITS)
+    match proposer:
+        case LimitOrigin.HANDLER:
+            return by_operator or before.limits_from in {LimitOrigin.SETTINGS, LimitOrigin.OPERATOR}
+        case LimitOrigin.SETTINGS:
+            return by_operator or before.limits_from is LimitOrigin.OPERATOR
+        case _:
+            return False
 
 
 class Oracle:
@@ -146,6 +159,10 @@ class Oracle:
     ) -> QueueSettings:
         """Replace all settings of a queue, or of a type in it, or ``only`` these fields; return the result."""
         before = self.state.settings.get((queue, type), QueueSettings())
+        if only is not None and not {*LIMITS, "limits_from"}.isdisjoint(only):
+            only = {*only, "limits_from"}
+            if _is_outranked(settings.limits_from, before):
+                return before
         kept = {name: getattr(before, name) for name in SETTINGS_FIELDS if only is not None and name not in only}
         after = replace(settings, **kept)
         self.state.settings[queue, type] = after

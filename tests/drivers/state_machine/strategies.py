@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Note
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import LimitOrigin, QueueSettings
 from holdfast.model.unique import WHILE_OPEN, WHILE_QUEUED
 from tests.drivers.state_machine.comparison import START
 
@@ -81,6 +81,11 @@ queue_settings = st.one_of(
     # Only whole rates: with other rates a driver may differ from the oracle's fractions by a millionth of a job.
     st.builds(QueueSettings, rate=st.sampled_from([1, 2, 3, 7.0]), burst=st.sampled_from([None, 1, 2])),
     st.builds(QueueSettings, key_max_inflight=st.integers(1, 2)),
+    st.builds(
+        QueueSettings,
+        max_inflight=st.sampled_from([None, 1, 2]),
+        limits_from=st.sampled_from([LimitOrigin.HANDLER, *LimitOrigin]),
+    ),
     st.builds(
         QueueSettings,
         key_max_inflight=st.sampled_from([None, None, None, 2]),

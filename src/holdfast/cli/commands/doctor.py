@@ -22,7 +22,8 @@ from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import HoldfastError
 from holdfast.model import duration
-from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits
+from holdfast.model.limit_proposal import QueueLimits
+from holdfast.model.queue_settings import LIMIT_FIELDS
 from holdfast.model.secret import Secret
 from holdfast.settings import DEFAULT_ORIGIN, NAMES, Settings, mask_secrets, unknown_variables
 

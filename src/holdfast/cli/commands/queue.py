@@ -17,22 +17,11 @@ from holdfast.cli.output import Column, Output
 from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
-from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
 from holdfast.drivers.estimates import count_jobs
-from holdfast.model import bounds, duration, limit_proposal
+from holdfast.model import bounds, duration
 from holdfast.model.job import State
-from holdfast.model.limit_proposal import (
-    NO_LIMITS,
-    LimitOrigin,
-    Origin,
-    QueueLimits,
-    key_of,
-    origin_change,
-    read_origin,
-)
-from holdfast.model.queue_settings import KEY_LIMIT_FIELDS, Gaps, OnExhausted
-from holdfast.model.registry import Entry
+from holdfast.model.queue_settings import KEY_LIMIT_FIELDS, PROPOSERS, Gaps, LimitOrigin, OnExhausted
 from holdfast.worker.breaker import BreakerPhase, phase_of
 from holdfast.worker.type_holds import forget_holds, read_holds
 
@@ -41,7 +30,6 @@ COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
 HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that the limits fit into the same row
 MIN_COUNT_INTERVAL_SECONDS = 0.5
 COUNT_INTERVAL_FACTOR = 20  # counting reads every open job: the next count waits 20 times as long as the last one took
-ORIGINS_PAGE = 1000  # registry entries in one call
 OPEN = (State.READY, State.INFLIGHT)
 NOT_DONE = tuple(state for state in State if state is not State.DONE)
 
@@ -72,10 +60,9 @@ def list_(
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
-    origins = _limit_origins(store, [(row.queue, row.type or None) for row in rows], settings)
+    of_types = [[] if types else _type_settings(store, row.queue, counts) for row in rows]
     if as_json:
-        found = zip(rows, settings, origins, strict=True)
-        output.print_json([_to_json(row, one, origin) for row, one, origin in found])
+        output.print_json([_to_json(*found) for found in zip(rows, settings, of_types, strict=True)])
         return
     if not rows:
         output.print_note("no jobs in this space")
@@ -92,9 +79,9 @@ def list_(
                 row.queue,
                 *([row.type] if types else []),
                 *(getattr(row, state) for state in COUNTED_STATES),
-                _describe_limits(output, one, origin),
+                "; ".join(_describe_all_limits(output, one, type_settings)),
             )
-            for row, one, origin in zip(rows, settings, origins, strict=True)
+            for row, one, type_settings in zip(rows, settings, of_types, strict=True)
         ],
     )
     if any(row.is_estimate for row in counts):
@@ -114,34 +101,33 @@ def sum_by_queue(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list
     ]
 
 
-def _to_json(row: QueueCounts, settings: QueueSettings, origin: Origin | None) -> dict[str, Any]:
+def _type_settings(store: Store, name: str, counts: Sequence[QueueCounts]) -> list[tuple[str, QueueSettings]]:
+    """Return the types of a queue that have settings of their own; a type is known by its jobs."""
+    found = ((row.type, store.settings(name, type=row.type)) for row in counts if row.queue == name)
+    return [(type_, settings) for type_, settings in found if settings != QueueSettings()]
+
+
+def _to_json(
+    row: QueueCounts, settings: QueueSettings, type_settings: Sequence[tuple[str, QueueSettings]]
+) -> dict[str, Any]:
     counts = {state: getattr(row, state) for state in COUNTED_STATES}
-    type_field = {"type": row.type} if row.type else {}
-    values = {**json_values.queue_settings(settings), "limits_from": origin}
-    return {"queue": row.queue, **type_field, **counts, "settings": values}
+    type_field = (
+        {"type": row.type}
+        if row.type
+        else {"types": {type_: json_values.queue_settings(one) for type_, one in type_settings}}
+    )
+    return {"queue": row.queue, **counts, "settings": json_values.queue_settings(settings), **type_field}
 
 
-def _limit_origins(
-    store: Store, queues: Sequence[tuple[str, str | None]], settings: Sequence[QueueSettings]
-) -> list[Origin | None]:
-    """Return who set the limits of each queue or type; None where there are none."""
-    current = [QueueLimits.of(one) for one in settings]
-    if not store.capabilities.has(Feature.REGISTRY) or all(limits == NO_LIMITS for limits in current):
-        return [None if limits == NO_LIMITS else Origin.OPERATOR for limits in current]
-    keys = [key_of(queue, type_) for queue, type_ in queues]
-    pages = (keys[start : start + ORIGINS_PAGE] for start in range(0, len(keys), ORIGINS_PAGE))
-    entries = [entry for page in pages for entry in store.read(limit_proposal.KIND, page)]
-    return [_origin(entry, limits) for entry, limits in zip(entries, current, strict=True)]
+def _describe_all_limits(
+    output: Output, settings: QueueSettings, type_settings: Sequence[tuple[str, QueueSettings]]
+) -> list[str]:
+    """The limits of a queue, then those of each type in it."""
+    described = [("", settings), *((f"{type_}: ", one) for type_, one in type_settings)]
+    return [f"{prefix}{words}" for prefix, one in described if (words := _describe_limits(output, one))]
 
 
-def _origin(entry: Entry | None, limits: QueueLimits) -> Origin | None:
-    stored = read_origin(entry)
-    if limits == NO_LIMITS:
-        return None
-    return stored.origin if stored is not None and stored.limits == limits else Origin.OPERATOR
-
-
-def _describe_limits(output: Output, settings: QueueSettings, origin: Origin | None = None) -> str:
+def _describe_limits(output: Output, settings: QueueSettings) -> str:
     """The pause, the limits and another window of keys in a few words; empty if there are none."""
     words = []
     if is_paused(output, settings):
@@ -162,8 +148,8 @@ def _describe_limits(output: Output, settings: QueueSettings, origin: Origin | N
         words.append(f"max {settings.key_max_inflight} per key")
     if settings.key_rate is not None:
         words.append(f"{_describe_rate(settings.key_rate, settings.key_burst)} per key")
-    if origin in {Origin.SETTINGS, Origin.HANDLER}:
-        words.append(f"from the {origin}")
+    if settings.limits_from in PROPOSERS:
+        words.append(f"from the {settings.limits_from}")
     if settings.dedupe_window != QueueSettings().dedupe_window:
         words.append(f"keys {_format_window(settings)}")
     return ", ".join([*words, *describe_order(settings)])
@@ -306,13 +292,9 @@ def limit(
     if reset and any(value is not None for value in options.values()):
         raise click.UsageError("wanted either --reset or limits, got both")
     changes = _limit_changes(dict.fromkeys(options, False) if reset else options)
-    store = session.store(create=new)
-    remembers = store.capabilities.has(Feature.REGISTRY)
-    if reset and remembers:  # first: a worker that starts meanwhile proposes nothing while there are limits
-        store.write([origin_change(name, type_, None)])
+    if changes:
+        changes["limits_from"] = None if reset else LimitOrigin.OPERATOR
     change_settings(session, name, type_, changes, new=new, as_json=as_json)
-    if changes and not reset and remembers:
-        store.write([origin_change(name, type_, LimitOrigin(origin=Origin.OPERATOR))])
 
 
 def _refuse_key_limits(options: dict[str, Any]) -> None:

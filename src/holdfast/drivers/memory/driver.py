@@ -412,7 +412,10 @@ class MemoryDriver:
         self._validation.check_settings(queue, settings, type, only)
         with self._lock:
             space = self._open_space()
-            space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
+            before = space.settings_of(queue, type)
+            if not before.accepts(settings, only):
+                return
+            space.settings[queue, type] = before.merge(settings, only)
             if type is None and replaces_key_limits(only):
                 space.end_holds(queue)
             if type is None:

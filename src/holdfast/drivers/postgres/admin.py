@@ -41,7 +41,7 @@ from holdfast.drivers.unreadable import read_any_meta
 from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
-from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
+from holdfast.model.queue_settings import QueueSettings, changed_fields, is_proposal, replaces_key_limits
 from holdfast.model.retention import Retention
 
 BEHIND_ALL_IDS = "\U0010ffff"  # all other characters sort before it, also those that no id has
@@ -244,9 +244,10 @@ def configure(
     """See ``Admin.configure``."""
     new_row = QueueSettings().merge(settings, only)
     values = dict(zip(STORED_SETTINGS, pack_settings(new_row, STORED_SETTINGS), strict=True))
-    changed = list(STORED_SETTINGS if only is None else only)
+    changed = list(changed_fields(only))
     effects = {
         "keyed": new_row.has_key_limits,
+        "proposes": is_proposal(settings, only),
         "wakes_keys": type_ is None and replaces_key_limits(only),
         "wakes_domains": type_ is None and not GAP_SETTINGS.isdisjoint(changed),
     }

@@ -263,6 +263,8 @@ def configure(
 ) -> None:
     """See ``Admin.configure``."""
     before = settings(tx, queue, type_)
+    if not before.accepts(changed, only):
+        return
     merged = before.merge(changed, only)
     tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged, STORED_SETTINGS)))
     if type_ is None:

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import SECOND
-from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import QueueSettings, Store
 from holdfast.model import bounds
-from holdfast.model.limit_proposal import LimitOrigin, Origin, origin_change
+from holdfast.model.queue_settings import LimitOrigin
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem
@@ -114,10 +113,10 @@ async def change_settings(call: Call) -> Reply:
     )
     if order and request.command is not None:
         raise Problem(Code.INVALID_REQUEST, "wanted a queue: a command has no order of its own", field="command")
+    if limits:
+        limits["limits_from"] = LimitOrigin.OPERATOR
     if limits or order:
         await _change(call, request.command, limits | order)
-    if limits:
-        await call.tenant.calls.run(_remember_operator, call.tenant.store, _queue(call), request.command)
     return Reply(content=await _state(call, request.command))
 
 
@@ -131,11 +130,6 @@ def _microseconds(seconds: float | msgspec.UnsetType | None) -> int | msgspec.Un
 
 def _seconds(microseconds: int | None) -> float | None:
     return None if microseconds is None else microseconds / SECOND
-
-
-def _remember_operator(store: Store, queue: str, command: str | None) -> None:
-    if store.capabilities.has(Feature.REGISTRY):
-        store.write([origin_change(queue, command, LimitOrigin(origin=Origin.OPERATOR))])
 
 
 def _queue(call: Call) -> str:

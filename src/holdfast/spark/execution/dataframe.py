@@ -26,8 +26,8 @@ from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, duration, retention
 from holdfast.model.job import JobRecord
-from holdfast.model.limit_proposal import TYPE_LIMIT_FIELDS, QueueLimits, parse_rate
-from holdfast.model.queue_settings import OnExhausted
+from holdfast.model.limit_proposal import QueueLimits, parse_rate
+from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, OnExhausted
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.retry import parse as parse_policy
 from holdfast.settings import named_store_url

@@ -10,6 +10,7 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import QueueSettings
 from holdfast.model import bounds
 from holdfast.model.job import State
+from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin
 from holdfast.model.settlement import Ack, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
@@ -66,6 +67,39 @@ def configure_with_only_keeps_the_other_settings(h: Harness) -> None:
     assert_equal(h.store.settings(QUEUE), replace(wanted, rate=7, burst=None), "after the new rate")
     h.store.configure("new", QueueSettings(max_inflight=2, dedupe_window=SECOND), only=("max_inflight",))
     assert_equal(h.store.settings("new"), QueueSettings(max_inflight=2), "of a queue without settings")
+
+
+@case("L3", needs=LIMITS)
+def proposed_limits_replace_none_of_a_higher_origin(h: Harness) -> None:
+    def propose(rate: float, limits_from: LimitOrigin) -> QueueSettings:
+        h.store.configure(QUEUE, QueueSettings(rate=rate, limits_from=limits_from), only=TYPE_LIMIT_FIELDS)
+        return h.store.settings(QUEUE)
+
+    of_handler = QueueSettings(rate=2, limits_from=LimitOrigin.HANDLER)
+    of_settings = QueueSettings(rate=4, limits_from=LimitOrigin.SETTINGS)
+    assert_equal(propose(1, LimitOrigin.HANDLER), replace(of_handler, rate=1), "of the handler")
+    assert_equal(propose(2, LimitOrigin.HANDLER), of_handler, "of a later version of the handler")
+    assert_equal(propose(3, LimitOrigin.SETTINGS), replace(of_settings, rate=3), "of the settings")
+    assert_equal(propose(4, LimitOrigin.SETTINGS), of_settings, "of other settings")
+    assert_equal(propose(5, LimitOrigin.HANDLER), of_settings, "of the settings, after the handler")
+    h.store.configure(QUEUE, QueueSettings(limits_from=LimitOrigin.OPERATOR), only=("max_inflight", "rate", "burst"))
+    for origin in (LimitOrigin.HANDLER, LimitOrigin.SETTINGS):
+        assert_equal(propose(6, origin), QueueSettings(limits_from=LimitOrigin.OPERATOR), f"after the {origin}")
+    h.store.configure(QUEUE, QueueSettings(), only=TYPE_LIMIT_FIELDS)
+    assert_equal(propose(2, LimitOrigin.HANDLER), of_handler, "after the operator has given the limits back")
+
+
+@case("L3", needs=LIMITS)
+def limits_that_are_changed_without_an_origin_are_an_operators(h: Harness) -> None:
+    proposed = QueueSettings(rate=2, max_inflight=3, limits_from=LimitOrigin.SETTINGS)
+    h.store.configure(QUEUE, proposed)
+    h.store.configure(QUEUE, QueueSettings(held_until=9), only=("held_until",))
+    assert_equal(h.store.settings(QUEUE), replace(proposed, held_until=9), "after a hold")
+    h.store.configure(QUEUE, QueueSettings(max_inflight=1), only=("max_inflight",))
+    changed = QueueSettings(rate=2, max_inflight=1, held_until=9)
+    assert_equal(h.store.settings(QUEUE), changed, "after a change of one limit")
+    h.store.configure(QUEUE, proposed, only=TYPE_LIMIT_FIELDS)
+    assert_equal(h.store.settings(QUEUE), changed, "after the same proposal again")
 
 
 @case("L3", needs=LIMITS)
