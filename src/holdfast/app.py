@@ -174,7 +174,7 @@ class Holdfast:
 
         A store that is given by its name has the URL ``store:NAME``: another process resolves it with its own settings.
         """
-        return self._url if self._url is not None or self._has_driver else self.settings.store_url
+        return self._url if self._url is not None or self._has_driver else self.settings.url
 
     @property
     def space(self) -> str:
@@ -513,7 +513,7 @@ class Holdfast:
     def request(self, type: str, payload: object = None, **keywords: Unpack[RequestKeywords]) -> JobRequest:
         """Return a request for a job of this type, as its handler says: see ``Task.request``.
 
-        A type without a handler gets the queue, attempts and timeout of the settings, and an ``UnknownTypeWarning``
+        A type without a handler gets the attempts and the timeout of the settings, and an ``UnknownTypeWarning``
         unless the app has no handlers at all: a producer may not have them.
         """
         return self._request(type, payload, keywords)
@@ -526,9 +526,7 @@ class Holdfast:
         if self.tasks:
             warnings.warn(unknown_type_message(type, self.tasks), UnknownTypeWarning, stacklevel=3)
         defaults = self.settings
-        definition = JobDefinition(
-            type=type, queue=defaults.queue, max_attempts=defaults.max_attempts, timeout=defaults.timeout
-        )
+        definition = JobDefinition(type=type, max_attempts=defaults.max_attempts, timeout=defaults.timeout)
         return definition.request(payload, **keywords)
 
     def enqueue(self, type: str, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:

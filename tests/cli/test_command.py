@@ -132,7 +132,7 @@ def test_a_settings_file_in_a_parent_folder_is_found_and_its_paths_are_relative_
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("urll = 'x'", "urll in {file}: wanted one of the settings url, store, space"),
+        ("urll = 'x'", "urll in {file}: wanted one of the settings url, space"),
         ("urll = 'x'", "got the unknown 'urll'; did you mean 'url'?"),
         ("url = 5", "url in {file}: wanted text, got *** (int)"),
         ("max_attempts = 'many'", "max_attempts in {file}: wanted a whole number, got 'many' (str)"),
@@ -385,15 +385,14 @@ def test_a_progress_bar_disappears_at_the_end(filled, folder):
 
 def test_a_store_is_used_by_its_name(run, folder, monkeypatch):
     (folder / "settings.toml").write_text('[stores.prod]\nurl = "sqlite:///prod.db"\nspace = "shop"\n')
-    prod = ("--store", "prod", "--config", str(folder / "settings.toml"))
+    prod = ("--url", "store:prod", "--config", str(folder / "settings.toml"))
     run("enqueue", "t", *prod)
     with holdfast.connect(f"sqlite:///{folder}/prod.db", space="shop") as store:
         assert len(store.find().items) == 1
     assert len(run("job", "list", "--json", *prod).json["items"]) == 1
     assert run("job", "list", "--json", *prod, "--space", "other").json["items"] == []
-    unknown = run("job", "list", "--store", "prod", code=2).err
+    unknown = run("job", "list", "--url", "store:prod", code=2).err
     assert "store prod: wanted url in [stores.prod] of holdfast.toml" in unknown
-    assert "either a url or a store" in run("job", "list", "--url", "memory://", "--store", "prod", code=2).err
     monkeypatch.setenv("HOLDFAST_CONFIG", str(folder / "settings.toml"))
     with Holdfast(store="prod").driver as store:
         assert len(store.find().items) == 1

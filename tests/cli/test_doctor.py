@@ -35,26 +35,26 @@ def test_a_healthy_store_has_no_failed_check(run, filled):
 
 
 def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch):
-    (folder / "holdfast.toml").write_text('url = "sqlite:///x.db"\nqueue = "mail"\n', encoding="utf-8")
-    monkeypatch.setenv("HOLDFAST_QUEU", "typo")
+    (folder / "holdfast.toml").write_text('url = "sqlite:///x.db"\nenvironment = "shop"\n', encoding="utf-8")
+    monkeypatch.setenv("HOLDFAST_SPAC", "typo")
     result = run("doctor", "--json", "--space", "main")
     origins = {one["name"]: one["from"] for one in result.json["settings"]}
     assert origins["url"] == "HOLDFAST_URL"
     assert origins["space"] == "--space"
-    assert origins["queue"] == str(folder / "holdfast.toml")
+    assert origins["environment"] == str(folder / "holdfast.toml")
     assert origins["max_attempts"] == "default"
     assert run("doctor", "--all").out.splitlines()[-1 - len(NAMES)].split() == ["SETTING", "VALUE", "FROM"]
     values = {one["name"]: one["value"] for one in result.json["settings"]}
-    assert (values["keep_ended"], values["timeout"], values["queue"]) == ("7d", None, "mail")
+    assert (values["keep_ended"], values["timeout"], values["environment"]) == ("7d", None, "shop")
     assert health(result)["environment"] == "note"
-    assert "HOLDFAST_QUEU is not a setting" in run("doctor").out
+    assert "HOLDFAST_SPAC is not a setting" in run("doctor").out
 
 
 def test_only_the_settings_that_someone_chose_are_shown(run, filled, folder):
-    (folder / "holdfast.toml").write_text('queue = "mail"\n', encoding="utf-8")
+    (folder / "holdfast.toml").write_text('environment = "shop"\n', encoding="utf-8")
     *_, title, first, second, rest = run("doctor").out.splitlines()
     assert title.split() == ["SETTING", "VALUE", "FROM"]
-    assert [first.split()[0], second.split()[0]] == ["url", "queue"]
+    assert [first.split()[0], second.split()[0]] == ["url", "environment"]
     assert rest == f"{len(NAMES) - 2} other settings have their defaults: --all shows them"
     assert "have their defaults" not in run("doctor", "--all").out
 
@@ -189,7 +189,7 @@ def test_the_sizes_of_tables_are_shown(run, filled, monkeypatch):
 
 
 def test_every_note_says_what_to_do_next(run, url, filled, monkeypatch):
-    monkeypatch.setenv("HOLDFAST_QUEU", "typo")
+    monkeypatch.setenv("HOLDFAST_SPAC", "typo")
     filled.configure("mail", holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT))
     checks = checks_of(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
     notes = {name: advice for name, (health_, _, advice) in checks.items() if health_ != "ok" and name != "gap"}

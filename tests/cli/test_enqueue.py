@@ -79,9 +79,9 @@ def test_a_known_key_returns_the_existing_job(run, url):
 
 
 def test_defaults_come_from_the_settings(run, url, store, folder):
-    (folder / "holdfast.toml").write_text('queue = "mail"\nmax_attempts = 4\ntimeout = "2m"\n', encoding="utf-8")
+    (folder / "holdfast.toml").write_text('max_attempts = 4\ntimeout = "2m"\n', encoding="utf-8")
     job = store.get(run("enqueue", "t").out.strip())
-    assert (job.queue, job.max_attempts, job.timeout) == ("mail", 4, 2 * MINUTE)
+    assert (job.max_attempts, job.timeout) == (4, 2 * MINUTE)
 
 
 @pytest.mark.parametrize(

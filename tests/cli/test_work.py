@@ -50,7 +50,7 @@ def test_work_uses_the_store_of_the_settings(folder, monkeypatch, source):
     else:
         monkeypatch.setenv("HOLDFAST_URL", "sqlite:///other.db")
         monkeypatch.setenv("HOLDFAST_SPACE", "tenant")
-    chosen = ["--store", "other"] if source == "name" else []
+    chosen = ["--url", "store:other"] if source == "name" else []
     with holdfast.connect(f"sqlite:///{folder}/other.db", space="tenant") as store:
         holdfast.Client(store).enqueue(holdfast.JobRequest(type="t", payload=1))
     command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1", *chosen]

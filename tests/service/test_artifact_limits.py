@@ -23,6 +23,7 @@ from holdfast.clock import HOUR, SECOND, ManualClock, SystemClock
 from holdfast.drivers.contract import Change
 from holdfast.model.job import JobRecord
 from holdfast.service import artifact_transfers, limits
+from holdfast.service.routes.artifacts import MAX_SPACE_ARTIFACTS, MAX_TASK_ARTIFACTS
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
 from holdfast.settings.serve import AuthMode
@@ -33,10 +34,7 @@ from tests.waiting import wait_until
 
 QUOTAS = {
     "artifact_max_bytes": 100,
-    "artifact_task_bytes": 150,
-    "artifact_task_count": 3,
-    "artifact_space_bytes": 250,
-    "artifact_space_count": 4,
+    "artifact_space_bytes": 550,
 }
 
 
@@ -68,20 +66,27 @@ def test_an_artifact_a_task_and_a_space_have_quotas(small, command):
     first, second = claim(small, command), claim(small, command)
     assert code_of(upload(small, first, "a", b"x" * 101)) == (413, "body_too_large")
     assert code_of(upload(small, first, "a", iter([b"x" * 60, b"y" * 60]))) == (413, "body_too_large")
-    assert upload(small, first, "a", b"1" * 100).status_code == 201
-    assert code_of(upload(small, first, "b", b"2" * 51)) == (413, "quota_exceeded")
-    assert upload(small, first, "b", b"").status_code == 201
-    assert upload(small, first, "c", b"3").status_code == 201
-    assert code_of(upload(small, first, "d", b"")) == (413, "quota_exceeded")
-    assert upload(small, first, "a", b"1" * 100).status_code == 200  # it is there, and costs nothing
-    assert upload(small, second, "a", b"4" * 100).status_code == 201
-    assert code_of(upload(small, second, "b", b"")) == (413, "quota_exceeded")  # the fifth of the space
-    assert read_usage(small.store)[0] == Usage(count=4, total_bytes=201)
-    assert len(files_of(small)) == 4
+    for name in "abcd":
+        assert upload(small, first, name, name.encode() * 100).status_code == 201
+    assert code_of(upload(small, first, "e", b"5")) == (413, "quota_exceeded")  # four times the largest artifact
+    for number in range(4, MAX_TASK_ARTIFACTS):
+        assert upload(small, first, f"empty-{number}", b"").status_code == 201
+    assert code_of(upload(small, first, "one-more", b"")) == (413, "quota_exceeded")
+    assert upload(small, first, "a", b"a" * 100).status_code == 200  # it is there, and costs nothing
+    assert upload(small, second, "a", b"6" * 100).status_code == 201
+    assert code_of(upload(small, second, "b", b"7" * 51)) == (413, "quota_exceeded")  # of the space
+    assert upload(small, second, "b", b"7" * 50).status_code == 201
+    assert read_usage(small.store)[0] == Usage(count=34, total_bytes=550)
+    assert len(files_of(small)) == 34
+    change_usage(small.store, count=MAX_SPACE_ARTIFACTS - 34, size=0)
+    assert code_of(upload(small, second, "c", b"")) == (413, "quota_exceeded")
 
 
 def test_of_uploads_at_the_same_time_as_many_are_stored_as_the_quota_allows(small, command):
     claimed = claim(small, command)
+    before = [f"before-{number}" for number in range(MAX_TASK_ARTIFACTS - 3)]
+    for name in before:
+        assert upload(small, claimed, name, b"").status_code == 201
     together = threading.Barrier(6)
 
     def send(number):
@@ -90,10 +95,10 @@ def test_of_uploads_at_the_same_time_as_many_are_stored_as_the_quota_allows(smal
 
     answers = [call() for call in [in_thread(lambda number=number: send(number)) for number in range(6)]]
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [413] * 3
-    stored = [answer.json()["name"] for answer in answers if answer.status_code == 201]
+    stored = [*before, *(answer.json()["name"] for answer in answers if answer.status_code == 201)]
     assert small.settle("result", claimed, status="COMPLETED", artifacts=stored).status_code == 200
     assert sorted(names_of(small, claimed)) == sorted(stored)
-    assert read_usage(small.store)[0] == Usage(count=3, total_bytes=3)
+    assert read_usage(small.store)[0] == Usage(count=MAX_TASK_ARTIFACTS, total_bytes=3)
 
 
 class SlowFolder(BlobFolder):
@@ -115,8 +120,8 @@ class SlowFolder(BlobFolder):
         return writer
 
 
-@pytest.mark.parametrize("quota", ["artifact_task_bytes", "artifact_space_bytes"])
-def test_uploads_that_end_together_leave_no_bytes_over_the_quota(tmp_path, command, quota):
+@pytest.mark.parametrize(("quota", "fit"), [("artifact_max_bytes", 4), ("artifact_space_bytes", 1)])
+def test_uploads_that_end_together_leave_no_bytes_over_the_quota(tmp_path, command, quota, fit):
     folder, uploads = tmp_path / "artifacts", 6
     with running_service(sqlite_url(tmp_path), Settings(artifacts=str(folder)), **{quota: 100}) as running:
         running.service.artifacts.blobs = SlowFolder(folder, uploads)
@@ -126,13 +131,13 @@ def test_uploads_that_end_together_leave_no_bytes_over_the_quota(tmp_path, comma
             for content in "abcdef"
         ]
         answers = [call() for call in calls]
-        assert sorted(answer.status_code for answer in answers) == [201] + [413] * 5
-        assert [file.stat().st_size for file in files_of(running)] == [90]
-        assert read_usage(running.store)[0] == Usage(count=1, total_bytes=90)
+        assert sorted(answer.status_code for answer in answers) == [201] * fit + [413] * (6 - fit)
+        assert [file.stat().st_size for file in files_of(running)] == [90] * fit
+        assert read_usage(running.store)[0] == Usage(count=fit, total_bytes=90 * fit)
         assert running.store.scan(UPLOAD_KIND) == []
-        [stored] = [answer.json()["name"] for answer in answers if answer.status_code == 201]
-        assert running.settle("result", claimed, status="COMPLETED", artifacts=[stored]).status_code == 200
-        assert download(running, claimed, stored).content == stored.encode() * 90
+        stored = [answer.json()["name"] for answer in answers if answer.status_code == 201]
+        assert running.settle("result", claimed, status="COMPLETED", artifacts=stored).status_code == 200
+        assert [download(running, claimed, name).content for name in stored] == [name.encode() * 90 for name in stored]
 
 
 def test_the_same_upload_twice_at_the_same_time_is_stored_once(tmp_path, command):

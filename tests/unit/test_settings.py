@@ -17,6 +17,7 @@ from holdfast.model.queue_order import QueueOrder
 from holdfast.model.queue_settings import Gaps, LimitOrigin, OnExhausted
 from holdfast.model.retry import Fixed, NoDelay
 from holdfast.settings import NAMES, QueueTable, Settings, mask_secrets, read, unknown_variables
+from holdfast.settings.fields import REMOVED
 from holdfast.worker.breaker import BreakerRule
 
 
@@ -28,26 +29,26 @@ def test_without_anything_there_are_defaults(tmp_path):
 
 def test_the_last_word_wins(tmp_path):
     file = tmp_path / "holdfast.toml"
-    file.write_text('url = "memory://file"\nspace = "file"\nqueue = "file"\nkeep_ended = "2d"\n', encoding="utf-8")
+    file.write_text('url = "memory://file"\nspace = "file"\napp = "file:app"\nkeep_ended = "2d"\n', encoding="utf-8")
     environ = {"HOLDFAST_URL": "memory://variable", "HOLDFAST_SPACE": "variable", "HOLDFAST_MAX_ATTEMPTS": "3"}
     settings = read({"url": "memory://argument"}, folder=tmp_path, environ=environ)
-    assert (settings.url, settings.space, settings.queue) == ("memory://argument", "variable", "file")
+    assert (settings.url, settings.space, settings.app) == ("memory://argument", "variable", "file:app")
     assert (settings.max_attempts, settings.keep_ended) == (3, timedelta(days=2))
-    origins = [settings.origin(name) for name in ("url", "space", "queue", "max_attempts", "timeout")]
+    origins = [settings.origin(name) for name in ("url", "space", "app", "max_attempts", "timeout")]
     assert origins == ["--url", "HOLDFAST_SPACE", str(file), "HOLDFAST_MAX_ATTEMPTS", "default"]
 
 
 def test_the_nearest_file_upwards_is_the_one(tmp_path):
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
-    (tmp_path / "holdfast.toml").write_text('queue = "far"\n', encoding="utf-8")
-    assert read(folder=deep, environ={}).queue == "far"
-    (tmp_path / "a" / "holdfast.toml").write_text('queue = "near"\n', encoding="utf-8")
-    assert read(folder=deep, environ={}).queue == "near"
+    (tmp_path / "holdfast.toml").write_text('space = "far"\n', encoding="utf-8")
+    assert read(folder=deep, environ={}).space == "far"
+    (tmp_path / "a" / "holdfast.toml").write_text('space = "near"\n', encoding="utf-8")
+    assert read(folder=deep, environ={}).space == "near"
     other = tmp_path / "other.toml"
-    other.write_text('queue = "other"\n', encoding="utf-8")
-    assert read(folder=deep, environ={"HOLDFAST_CONFIG": str(other)}).queue == "other"
-    assert read(file=other, folder=deep, environ={"HOLDFAST_CONFIG": "nowhere"}).queue == "other"
+    other.write_text('space = "other"\n', encoding="utf-8")
+    assert read(folder=deep, environ={"HOLDFAST_CONFIG": str(other)}).space == "other"
+    assert read(file=other, folder=deep, environ={"HOLDFAST_CONFIG": "nowhere"}).space == "other"
 
 
 def test_a_relative_sqlite_path_is_relative_to_its_file(tmp_path):
@@ -77,7 +78,7 @@ def test_an_empty_variable_is_none(tmp_path):
         ({"HOLDFAST_TIMEOUT": "5"}, "HOLDFAST_TIMEOUT: wanted a length such as"),
         ({"HOLDFAST_TIMEOUT": "0s"}, "HOLDFAST_TIMEOUT: wanted at least 1us, got 0s"),
         ({"HOLDFAST_KEEP_ENDED": "1h"}, "HOLDFAST_KEEP_ENDED: wanted at least 1d, got 1h"),
-        ({"HOLDFAST_QUEUE": "a b"}, "HOLDFAST_QUEUE: wanted 1 to 128"),
+        ({"HOLDFAST_SPACE": "a b"}, "HOLDFAST_SPACE: wanted 1 to 128"),
         (
             {"HOLDFAST_CONFIG": "nowhere.toml"},
             "nowhere.toml: wanted a settings file that can be read, got No such file",
@@ -123,7 +124,7 @@ def test_an_empty_url_and_a_file_that_is_not_utf_8(tmp_path):
     file.write_text('url = " "\n', encoding="utf-8")
     with pytest.raises(InvalidInput, match="wanted a store URL"):
         read(file=file, environ={})
-    file.write_bytes(b'queue = "\xff"\n')
+    file.write_bytes(b'space = "\xff"\n')
     with pytest.raises(InvalidInput, match="wanted TOML in UTF-8"):
         read(file=file, environ={})
 
@@ -201,9 +202,9 @@ def test_the_password_of_a_nested_url_does_not_survive(password):
 def test_a_store_is_named_in_the_file_and_its_url_may_be_a_variable(tmp_path):
     text = '[stores.prod]\nspace = "shop"\n[stores.test_1]\nurl = "sqlite:///test.db"\n'
     (tmp_path / "holdfast.toml").write_text(text, encoding="utf-8")
-    environ = {"HOLDFAST_STORES_PROD_URL": "postgresql://me:s3cret@h/db", "HOLDFAST_STORE": "prod"}
+    environ = {"HOLDFAST_STORES_PROD_URL": "postgresql://me:s3cret@h/db", "HOLDFAST_URL": "store:prod"}
     settings = read(folder=tmp_path, environ=environ)
-    assert (settings.store_url, settings.resolve_url("store:prod")) == ("store:prod", "postgresql://me:s3cret@h/db")
+    assert (settings.url, settings.resolve_url("store:prod")) == ("store:prod", "postgresql://me:s3cret@h/db")
     assert settings.resolve_url("store:test_1") == f"sqlite:///{tmp_path}/test.db"
     assert settings.resolve_url("memory://") == "memory://"
     assert [settings.space_of(url) for url in ("store:prod", "store:test_1", "memory://")] == ["shop", "main", "main"]
@@ -212,11 +213,13 @@ def test_a_store_is_named_in_the_file_and_its_url_may_be_a_variable(tmp_path):
     assert unknown_variables({**environ, "HOLDFAST_STORES_PROD_UR": ""}) == ["HOLDFAST_STORES_PROD_UR"]
 
 
-def test_the_last_of_url_and_store_is_used(tmp_path):
-    (tmp_path / "holdfast.toml").write_text('store = "a"\n[stores.a]\nurl = "memory://a"\n', encoding="utf-8")
-    assert read(folder=tmp_path, environ={}).store_url == "store:a"
-    assert read(folder=tmp_path, environ={"HOLDFAST_URL": "memory://b"}).store_url == "memory://b"
-    assert read({"store": "a"}, folder=tmp_path, environ={"HOLDFAST_URL": "memory://b"}).store_url == "store:a"
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_setting_is_an_error_that_says_what_to_do(tmp_path, name):
+    with pytest.raises(InvalidInput, match=f"^HOLDFAST_{name.upper()}: wanted .*, got a setting that was removed$"):
+        read(folder=tmp_path, environ={f"HOLDFAST_{name.upper()}": "1"})
+    (tmp_path / "holdfast.toml").write_text(f"{name} = 1\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=f"^{name} in .*holdfast.toml: wanted .*, got a setting that was removed$"):
+        read(folder=tmp_path, environ={})
 
 
 def test_a_space_that_is_given_as_an_argument_is_used_for_a_named_store_with_a_space(tmp_path):
@@ -229,7 +232,6 @@ def test_a_space_that_is_given_as_an_argument_is_used_for_a_named_store_with_a_s
 @pytest.mark.parametrize(
     ("text", "environ", "message"),
     [
-        ("", {"HOLDFAST_STORE": "prod", "HOLDFAST_URL": "memory://"}, "wanted either a url or a store, got both"),
         ("[stores.prod]\nspace = 's'", {}, "stores.prod: wanted a url, or HOLDFAST_STORES_PROD_URL, got none"),
         ("[stores.prod]\nurl = 'store:test'", {}, "wanted a store URL such as sqlite:///jobs.db, got the name"),
         ("[stores.Prod]\nurl = 'memory://'", {}, "wanted a name of small letters, digits and underscores, got Prod"),

@@ -156,11 +156,11 @@ def test_an_app_enqueues_a_type_as_its_handler_says(app, send):
 
 
 def test_an_unknown_type_is_a_warning_with_the_nearest_known_one(app, send, monkeypatch):
-    monkeypatch.setenv("HOLDFAST_QUEUE", "elsewhere")
+    monkeypatch.setenv("HOLDFAST_MAX_ATTEMPTS", "3")
     with pytest.warns(UnknownTypeWarning, match=r"no handler for 'mail.sned'; did you mean 'mail.send'\?") as caught:
         answer = app.enqueue("mail.sned", 1)
     assert caught[0].filename == __file__
-    assert app.client.get(answer.id).queue == "elsewhere"
+    assert app.client.get(answer.id).max_attempts == 3
     with pytest.warns(UnknownTypeWarning, match="no handler for 'x'$"):
         app.enqueue("x")
 

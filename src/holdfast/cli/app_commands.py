@@ -107,9 +107,9 @@ def load_app(path: str | None, session: Session) -> Holdfast:
     if not isinstance(app, Holdfast):
         raise CommandFailed(ExitCode.USAGE, f"wanted a Holdfast app in {path}, got {type(app).__name__}")
     app.use_settings(session.settings, url=session.given_url, space=session.given.get("space"))
-    unused = session.settings.store_url
+    unused = session.settings.url
     if unused is not None and app.url != unused:
-        origin = session.settings.origin("url" if session.settings.store is None else "store")
+        origin = session.settings.origin("url")
         session.output.print_note(f"{path} names its own store; {mask_secrets(unused)} from {origin} is not used")
     if not app.catalogue.types:
         raise CommandFailed(ExitCode.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')

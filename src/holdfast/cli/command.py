@@ -84,8 +84,7 @@ class Root(Group):
 def _shared_options() -> list[click.Parameter]:
     stored: dict[str, Any] = {"expose_value": False, "callback": _store_option}
     return [
-        click.Option(["--url"], metavar="URL", help="The store, e.g. sqlite:///jobs.db.", **stored),
-        click.Option(["--store"], metavar="NAME", help="The store by its name in the settings.", **stored),
+        click.Option(["--url"], metavar="URL", help="The store: sqlite:///jobs.db or store:NAME.", **stored),
         click.Option(["--space"], metavar="NAME", help="The space (tenant) in the store.", **stored),
         click.Option(
             ["--config"],

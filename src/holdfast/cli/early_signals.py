@@ -16,9 +16,7 @@ import types
 from collections.abc import Iterator, Sequence
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-OPTIONS_WITH_VALUE = frozenset(
-    {"--url", "--store", "--space", "--config"}
-)  # options that may precede the command's name
+OPTIONS_WITH_VALUE = frozenset({"--url", "--space", "--config"})  # options that may precede the command's name
 
 # The worker checks this event too, because user code may catch the SystemExit that the signal raises.
 stop_requested = threading.Event()

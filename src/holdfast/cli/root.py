@@ -36,8 +36,8 @@ from holdfast.cli.commands.worker import worker
 def root() -> None:
     """A lease-based job queue: enqueue, run and inspect jobs, and maintain their store.
 
-    The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it; or by its name
-    there, with --store.
+    The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it; store:NAME is a
+    store by its name there.
 
     \b
     Exit codes: 0 success, 1 failure, 2 bad usage, 3 store unavailable,

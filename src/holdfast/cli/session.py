@@ -57,7 +57,7 @@ class Session:
     @property
     def url(self) -> str:
         """The URL that a driver opens. Without one, the command fails and prints how to set it."""
-        url = self.settings.store_url
+        url = self.settings.url
         if url is None:
             raise CommandFailed(
                 ExitCode.USAGE,
@@ -66,8 +66,7 @@ class Session:
         return self.settings.resolve_url(url)
 
     def use_url(self, url: str) -> None:
-        """Use the store of an argument of the command, instead of --url and --store. Before the first use."""
-        self.given.pop("store", None)
+        """Use the store of an argument of the command, instead of --url. Before the first use."""
         self.given["url"] = url
 
     def use_options(self, **options: str | None) -> None:
@@ -78,13 +77,13 @@ class Session:
 
     @property
     def given_url(self) -> str | None:
-        """The store of the command line: a URL, or ``store:NAME``; None without --url and --store."""
-        return self.settings.store_url if {"url", "store"} & self.given.keys() else None
+        """The store of the command line: a URL, or ``store:NAME``; None without --url."""
+        return self.given.get("url")
 
     @property
     def space(self) -> str:
         """The space: that of the command line, else that of the named store, else that of the settings."""
-        return self.settings.space_of(self.settings.store_url or "")
+        return self.settings.space_of(self.settings.url or "")
 
     def store(self, *, create: bool = False, url: str | None = None) -> Store:
         """Open the store in the chosen space. A store without tables is an error unless ``create`` is true.

@@ -15,7 +15,7 @@ from holdfast.clock import MILLISECOND, to_datetime
 from holdfast.cron.schedule import Schedule
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord
-from holdfast.model.request import RESERVED_META, JobRequest
+from holdfast.model.request import DEFAULT_QUEUE, RESERVED_META, JobRequest
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
@@ -124,4 +124,4 @@ def _definition(app: Holdfast, type_: str) -> JobDefinition:
     if task is not None:
         return task.definition
     settings = app.settings
-    return JobDefinition(type=type_, queue=settings.queue, max_attempts=settings.max_attempts, timeout=settings.timeout)
+    return JobDefinition(type=type_, queue=DEFAULT_QUEUE, max_attempts=settings.max_attempts, timeout=settings.timeout)

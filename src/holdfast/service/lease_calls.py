@@ -13,6 +13,8 @@ from holdfast.service.system_queues import hide
 from holdfast.service.tenants.tenant import Heartbeat
 from holdfast.settings.serve import ServeSettings
 
+MIN_LEASE_SECONDS = 1.0  # of a claim
+
 
 def token_of(lease: Lease, lease_for: int) -> str:
     """Return the token that a worker gets: that of the store, and the length of the lease.
@@ -37,12 +39,12 @@ def kept_seconds(settings: ServeSettings, token: str) -> float:
     """Return the length for which a lease was claimed, within the bounds of the settings."""
     lease_for = _number(token.rpartition(".")[2]) if token.count(".") > 1 else None
     seconds = settings.lease.total_seconds() if lease_for is None else lease_for / SECOND
-    return min(max(seconds, settings.min_lease.total_seconds()), settings.max_lease.total_seconds())
+    return min(max(seconds, MIN_LEASE_SECONDS), settings.max_lease.total_seconds())
 
 
 def lease_seconds(settings: ServeSettings, asked: float | None) -> float:
     """Return the length of a lease. Raises ``Problem`` if it is outside of the bounds of the settings."""
-    least, most = settings.min_lease.total_seconds(), settings.max_lease.total_seconds()
+    least, most = MIN_LEASE_SECONDS, settings.max_lease.total_seconds()
     seconds = settings.lease.total_seconds() if asked is None else asked
     if not least <= seconds <= most:
         raise Problem(Code.INVALID_REQUEST, f"wanted {least:g} to {most:g} seconds", field="leaseSeconds")

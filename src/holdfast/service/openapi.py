@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.drivers.remote.verbs import VERBS
 from holdfast.service.auth.principal import Scope
+from holdfast.service.lease_calls import MIN_LEASE_SECONDS
 from holdfast.service.operation import EVENT_STREAM, Operation
 from holdfast.service.problems import CONTENT_TYPE, Code, status_of
 from holdfast.service.schemas.fields import ArtifactName, Name
@@ -88,7 +89,7 @@ def _set_lease_bounds(components: dict[str, Any], settings: ServeSettings) -> No
         for choice in components[name]["properties"]["leaseSeconds"]["anyOf"]:
             if choice["type"] == "number":
                 choice.pop("exclusiveMinimum", None)
-                choice["minimum"] = settings.min_lease.total_seconds()
+                choice["minimum"] = MIN_LEASE_SECONDS
                 choice["maximum"] = settings.max_lease.total_seconds()
     most = settings.max_wait.total_seconds()
     components["ClaimRequest"]["properties"]["waitSeconds"]["maximum"] = most

@@ -14,6 +14,7 @@ from holdfast.artifacts.folder import BlobFolder
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError, StoreMoved
+from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.observability.logs import log_expired
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
@@ -163,7 +164,7 @@ class Service:
     async def _store_failure(self) -> str | None:
         try:
             async with asyncio.timeout(self.timing.probe_seconds):
-                await self.calls.settle(self.store.settings, self.settings.queue)
+                await self.calls.settle(self.store.settings, DEFAULT_QUEUE)
         except TimeoutError:
             return f"the store has not answered within {self.timing.probe_seconds:.0f} s"
         except StoreMoved:

@@ -10,7 +10,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds, lease
 from holdfast.net.addresses import parse_network
 from holdfast.net.urls import parse_pattern
-from holdfast.settings.named_stores import check_store_name, check_url
+from holdfast.settings.named_stores import check_url
 from holdfast.settings.serve_fields import SERVE, SERVE_SETTINGS
 from holdfast.settings.setting import (
     Setting,
@@ -42,18 +42,12 @@ def is_plain_path(path: str) -> bool:
 
 
 SETTINGS: dict[str, Setting] = {
-    "url": Setting(check=check_url, kind="URL", meaning="the store", option="--url"),
-    "store": Setting(
-        check=check_store_name, kind="name", meaning="the store by its name, instead of `url`", option="--store"
-    ),
+    "url": Setting(check=check_url, kind="URL", meaning="the store, or its name: `store:NAME`", option="--url"),
     "space": Setting(check=bounds.check_name, kind="name", meaning="the tenant", option="--space"),
     "environment": Setting(
         check=bounds.check_name,
         kind="name",
         meaning="such as `production`: schedules with `environments` fire only in these",
-    ),
-    "queue": Setting(
-        check=bounds.check_name, kind="name", meaning="for jobs without a queue", option="enqueue --queue"
     ),
     "max_attempts": count_setting(
         meaning="the most runs of a job, for jobs without their own", option="enqueue --max-attempts"
@@ -120,17 +114,26 @@ SETTINGS: dict[str, Setting] = {
     "token": Setting(
         check=check_secret, kind="secret", meaning="the bearer token for a store that is an `https://` service"
     ),
-    "token_file": Setting(check=check_path, kind="path", meaning="a file with the token, if there is no `token`"),
     "artifacts": Setting(
         check=check_path, kind="path", meaning="a folder for artifacts, shared by all processes of the HTTP service"
     ),
     **{f"{SERVE}_{name}": setting for name, setting in SERVE_SETTINGS.items()},
     **{f"{WEBHOOKS}_{name}": setting for name, setting in WEBHOOK_SETTINGS.items()},
 }
+REMOVED = {  # what says it instead, for those who still have the setting
+    "store": 'url = "store:NAME"',
+    "queue": "a queue in the job: --queue, queue= of a handler or a request, or queue in a schedule",
+    "token_file": 'url = "https://HOST?token_file=FILE"',
+    "serve_algorithms": "no value: every asymmetric algorithm that fits a published key is accepted",
+    "serve_min_lease": "no value: it is 1s",
+    "serve_artifact_task_bytes": "serve_artifact_max_bytes: an attempt may upload four times as much",
+    "serve_artifact_task_count": "no value: it is 32",
+    "serve_artifact_space_count": "serve_artifact_space_bytes: the number is 1000000",
+    "webhooks_max_attempts": "no value: it is 10",
+}
 SECRETS = ("signing_key", "token", f"{SERVE}_client_secret", f"{WEBHOOKS}_secret")
 PATHS = (  # in a file: relative to its folder
     "signing_key_file",
-    "token_file",
     "artifacts",
     f"{SERVE}_tokens_file",
     f"{SERVE}_ca_file",

@@ -16,7 +16,7 @@ from holdfast.model.queue_order import ORDER_FIELDS, QueueOrder
 from holdfast.model.queue_settings import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, Gaps, OnExhausted
 from holdfast.model.secret import MASK
 from holdfast.model.suggestion import did_you_mean
-from holdfast.settings.fields import PATHS, SECRETS, SETTINGS, TYPE_NAMES
+from holdfast.settings.fields import PATHS, REMOVED, SECRETS, SETTINGS, TYPE_NAMES
 from holdfast.settings.named_stores import check_store_name, check_store_value
 from holdfast.settings.names import FILE_NAME
 from holdfast.settings.serve_fields import SERVE
@@ -45,6 +45,8 @@ def read_file(file: Path) -> dict[str, Any]:
             values[name] = _TABLES[name](value, file)
             continue
         setting = SETTINGS.get(name)
+        if name in REMOVED:
+            raise InvalidInput(where, wanted=REMOVED[name], got="a setting that was removed")
         if setting is None:
             known = (*SETTINGS, *_TABLES)
             got = f"the unknown {name!r}{did_you_mean(name, known)}"

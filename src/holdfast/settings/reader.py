@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidInput
-from holdfast.settings.fields import SETTINGS
+from holdfast.settings.fields import REMOVED, SETTINGS
 from holdfast.settings.file import find_upwards, read_file
 from holdfast.settings.named_stores import check_store_value, named_stores, store_variables
 from holdfast.settings.names import CONFIG, OTHER_SIGNING_KEY, PREFIX, variable_of
@@ -47,17 +47,23 @@ def read(
         origins |= dict.fromkeys((f"schedules.{name}" for name in schedules), str(path))
         stores = in_file.pop("stores", {})
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
-        _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
+        values |= in_file
+        origins |= dict.fromkeys(in_file, str(path))
+    for name, wanted in REMOVED.items():
+        if environ.get(variable_of(name)):
+            raise InvalidInput(variable_of(name), wanted=wanted, got="a setting that was removed")
     variables = {name: variable_of(name) for name in SETTINGS if environ.get(variable_of(name))}
     if environ.get(OTHER_SIGNING_KEY):
         variables.setdefault("signing_key", OTHER_SIGNING_KEY)
-    _override(values, origins, _parse_texts(variables, environ), variables)
+    values |= _parse_texts(variables, environ)
+    origins |= variables
     for (name, key), variable in store_variables(environ).items():
         stores.setdefault(name, {})[key] = check_store_value(variable, key, environ[variable])
         origins[f"stores.{name}.{key}"] = variable
     arguments = {name: f"--{name.removeprefix(f'{SERVE}_').replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
-    _override(values, origins, _parse_texts(arguments, texts), arguments)
+    values |= _parse_texts(arguments, texts)
+    origins |= arguments
     serve = {name: values.pop(f"{SERVE}_{name}") for name in SERVE_SETTINGS if f"{SERVE}_{name}" in values}
     webhooks = {name: values.pop(f"{WEBHOOKS}_{name}") for name in WEBHOOK_SETTINGS if f"{WEBHOOKS}_{name}" in values}
     return Settings(
@@ -74,21 +80,6 @@ def read(
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of settings whose texts are known by another name: that of a variable or of an argument."""
     return {name: SETTINGS[name].check(other, SETTINGS[name].from_text(texts[other])) for name, other in names.items()}
-
-
-def _override(
-    values: dict[str, Any], origins: dict[str, str], later: Mapping[str, Any], later_origins: Mapping[str, str]
-) -> None:
-    """Add the values of a later source. ``url`` and ``store`` replace each other: both say which store is used."""
-    if "url" in later and "store" in later:
-        names = f"{later_origins['url']}, {later_origins['store']}"
-        raise InvalidInput("store", wanted="either a url or a store", got=f"both, from {names}")
-    if "url" in later or "store" in later:
-        for name in ("url", "store"):
-            values.pop(name, None)
-            origins.pop(name, None)
-    values.update(later)
-    origins.update(later_origins)
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:

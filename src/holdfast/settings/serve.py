@@ -20,20 +20,6 @@ class AuthMode(StrEnum):
     IDENTITY = "identity"  # an endpoint for token introspection (RFC 7662)
 
 
-ASYMMETRIC_ALGORITHMS = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
     """How ``holdfast serve`` listens, whom it trusts, and what it allows."""
@@ -42,10 +28,9 @@ class ServeSettings:
     public_url: str | None = None  # of the service for its clients; without it, as the request has named it
     auth: tuple[AuthMode, ...] = (AuthMode.NONE,)  # asked in this order; the first one that knows the token decides
     tokens_file: str | None = None  # of ``static``
-    jwks_url: str | None = None  # of ``jwks``, like the next three
+    jwks_url: str | None = None  # of ``jwks``, like the next two
     issuer: str | None = None  # the exact ``iss``; of ``identity``, too
     audience: str | None = None  # must be the ``aud`` or one of them; of ``identity``, too
-    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
     introspection_url: str | None = None  # of ``identity``, like the next two
     client_id: str | None = None
     client_secret: Secret | None = None
@@ -53,15 +38,11 @@ class ServeSettings:
     space_claim: str | None = None  # the claim that names the space; without one, all tokens share the space
     scope_prefix: str = ""  # before the names of scopes in a token, such as "holdfast:"
     lease: timedelta = timedelta(seconds=30)  # of a claim that does not say
-    min_lease: timedelta = timedelta(seconds=1)
     max_lease: timedelta = timedelta(hours=1)
     max_wait: timedelta = timedelta(seconds=60)  # of a long poll
     max_body_bytes: int = 4 << 20
     artifact_max_bytes: int = 256 << 20  # of one artifact, and of a payload that is uploaded
-    artifact_task_bytes: int = 1 << 30  # of all artifacts of an attempt
-    artifact_task_count: int = 32
     artifact_space_bytes: int = 100 << 30  # of all artifacts of a space
-    artifact_space_count: int = 1_000_000
     max_requests: int = 1000  # at the same time
     rate: float | None = None  # requests per second of one token and scope, in one process
     threads: int = 16  # calls to the store at the same time

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration, lease
 from holdfast.net.urls import parse_pattern, parse_url
-from holdfast.settings.serve import ASYMMETRIC_ALGORITHMS, AuthMode
+from holdfast.settings.serve import AuthMode
 from holdfast.settings.setting import (
     Setting,
     check_path,
@@ -74,7 +74,6 @@ SERVE_SETTINGS: dict[str, Setting] = {
     "jwks_url": Setting(check=_issuer_url, kind="URL", meaning="where the issuer publishes its keys"),
     "issuer": _text("the exact `iss` of tokens"),
     "audience": _text("must be an `aud` of tokens"),
-    "algorithms": _choices(ASYMMETRIC_ALGORITHMS, meaning="algorithms of signatures"),
     "introspection_url": Setting(check=_issuer_url, kind="URL", meaning="the endpoint of `identity`"),
     "client_id": _text("of the service, at that endpoint"),
     "client_secret": Setting(check=check_secret, kind="secret", meaning="of the service, at that endpoint"),
@@ -86,15 +85,11 @@ SERVE_SETTINGS: dict[str, Setting] = {
     "space_claim": _text("the claim that names the space; none: the setting `space`"),
     "scope_prefix": _text("before the names of scopes in tokens"),
     "lease": duration_setting(lease.MIN_LEASE, meaning="the lease of a claim that does not say"),
-    "min_lease": duration_setting(lease.MIN_LEASE, meaning="the shortest lease of a claim"),
     "max_lease": duration_setting(lease.MIN_LEASE, meaning="the longest lease of a claim"),
     "max_wait": duration_setting(0, meaning="the longest wait of a request"),
     "max_body_bytes": _whole(1 << 10, bounds.MAX_STORED_PAYLOAD_BYTES, meaning="the largest body of a request"),
     "artifact_max_bytes": _whole(1, MAX_ARTIFACT_BYTES, meaning="the largest artifact"),
-    "artifact_task_bytes": _whole(1, MAX_ARTIFACT_BYTES, meaning="the most that an attempt may upload"),
-    "artifact_task_count": _whole(1, 100, meaning="the most artifacts of an attempt"),
     "artifact_space_bytes": _whole(1, MAX_ARTIFACT_BYTES, meaning="the most that the artifacts of a space take"),
-    "artifact_space_count": _whole(1, meaning="the most artifacts of a space"),
     "max_requests": _whole(1, meaning="requests at the same time, in one process"),
     "rate": Setting(
         check=duration.parse_rate,

@@ -15,11 +15,10 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import QueueOrder
 from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN, LimitOrigin
-from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
 from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.secret import Secret
-from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
+from holdfast.settings.named_stores import NamedStore, store_name_of
 from holdfast.settings.names import FILE_NAME, STORES_PREFIX
 from holdfast.settings.serve import ServeSettings
 from holdfast.settings.webhooks import WebhookSettings
@@ -68,11 +67,9 @@ class QueueTable:
 class Settings:
     """The settings in force. ``origin`` returns where a value came from."""
 
-    url: str | None = field(default=None, repr=False)  # the store; it may contain a password
-    store: str | None = None  # the name of the store, if it is not given by ``url``
+    url: str | None = field(default=None, repr=False)  # the store, or ``store:NAME``; it may contain a password
     space: str = "main"
     environment: str = ""  # such as production: schedules with ``environments`` fire only where it is one of them
-    queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
     retry: BuiltInPolicy = retry_policy.DEFAULT  # of a worker, for jobs and handlers that have none
@@ -101,7 +98,6 @@ class Settings:
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
     token: Secret | None = None  # for a store that is an HTTP service
-    token_file: str | None = None  # a file with that token, read again when the service has refused the token
     artifacts: str | None = None  # the folder of artifacts; None: there are none
     serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)  # of callbacks and notifications
@@ -167,11 +163,6 @@ class Settings:
     def queue_orders(self) -> dict[str, QueueOrder]:
         """What ``[queues.NAME]`` says about domains, by queue."""
         return {name: table.order for name, table in self.queues.items() if table.order is not None}
-
-    @property
-    def store_url(self) -> str | None:
-        """The URL of the store; ``store:NAME`` if it is given by its name."""
-        return self.url if self.store is None else named_store_url(self.store)
 
     def resolve_url(self, url: str) -> str:
         """Return the URL that a driver opens: that of the named store for ``store:NAME``. Raises ``InvalidInput``."""

@@ -6,7 +6,7 @@ from holdfast.model.secret import Secret
 from holdfast.model.webhook_secret import parse_secrets
 from holdfast.net.addresses import parse_network
 from holdfast.net.urls import parse_pattern
-from holdfast.settings.setting import Setting, check_path, check_secret, count_setting, list_setting
+from holdfast.settings.setting import Setting, check_path, check_secret, list_setting
 
 WEBHOOKS = "webhooks"  # the table; elsewhere its settings have this word and an underscore before their names
 
@@ -30,5 +30,4 @@ WEBHOOK_SETTINGS: dict[str, Setting] = {
         kind="path",
         meaning="authorities of the receivers' certificates (PEM), instead of those of the system",
     ),
-    "max_attempts": count_setting(meaning="the most attempts of one callback; then it is a dead letter"),
 }

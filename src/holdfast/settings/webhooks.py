@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from holdfast.model.secret import Secret
 
 DEFAULT_URLS = ("https://*",)
-DEFAULT_MAX_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,4 +18,3 @@ class WebhookSettings:
     urls: tuple[str, ...] = DEFAULT_URLS  # scheme://host[:port]/prefix
     networks: tuple[str, ...] = ()  # private networks that deliveries may reach
     ca_file: str | None = None  # authorities whose certificates receivers have; without it, those of the system
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS  # of one callback; then it is a dead letter

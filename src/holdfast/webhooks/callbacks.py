@@ -49,14 +49,11 @@ def _is_end(row: LedgerRow) -> bool:
 class CallbackReader:
     """The reader of one space. Used by one thread. Retention waits for it, until an operator removes it."""
 
-    def __init__(
-        self, store: Store, *, space: str, name: str, signer: Signer | None, clock: Clock, max_attempts: int
-    ) -> None:
+    def __init__(self, store: Store, *, space: str, name: str, signer: Signer | None, clock: Clock) -> None:
         self._store = store
         self._space = space
         self._signer = signer
         self._clock = clock
-        self._max_attempts = max_attempts
         self._ledger = LedgerReader(store, NAME)
         self._turn = Turn(store, NAME, name=name)
         self._is_atomic = store.capabilities.has(Feature.ENQUEUE_WRITES)
@@ -110,9 +107,7 @@ class CallbackReader:
             body = callback_body(row, job, artifacts_of(row, called.manifests.get(row.job_id)))
             url = called.webhooks[row.job_id]
             delivery = Delivery(id=message_id(self._space, row.job_id, number), url=url, body=body)
-            yield callback_record(
-                delivery, key=f"{row.job_id}/{number}", now=self._clock.now(), max_attempts=self._max_attempts
-            )
+            yield callback_record(delivery, key=f"{row.job_id}/{number}", now=self._clock.now())
 
     def _called_jobs(self, called: _CalledRows) -> Iterator[tuple[LedgerRow, JobRecord]]:
         """Return the ends of jobs with a webhook, each with its job. A job that was removed is left out."""

@@ -12,6 +12,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 
+MAX_ATTEMPTS = 10  # of one callback; then it is a dead letter
 QUEUE = "holdfast.webhooks"
 CALLBACK = "holdfast.callback"  # repeated until it is accepted, else a dead letter
 
@@ -38,7 +39,7 @@ def message_id(*parts: object) -> str:
     return "msg_" + hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def callback_record(delivery: Delivery, *, key: str, now: int, max_attempts: int) -> JobRecord:
+def callback_record(delivery: Delivery, *, key: str, now: int) -> JobRecord:
     """Return the job of a callback. ``key`` makes it one job, however often its end is read."""
     return JobRecord(
         id=str(uuid7()),
@@ -46,7 +47,7 @@ def callback_record(delivery: Delivery, *, key: str, now: int, max_attempts: int
         queue=QUEUE,
         payload=msgspec.json.encode(delivery),
         created_at=now,
-        max_attempts=max_attempts,
+        max_attempts=MAX_ATTEMPTS,
         max_crashes=None,  # the death of a sender says nothing about the request
         idempotency_key=key,
         limit_key=host_of(delivery.url),

@@ -105,7 +105,6 @@ class WebhookRunner:
                 name=self._name,
                 signer=signer,
                 clock=self._clock,
-                max_attempts=self._settings.webhooks.max_attempts,
             ),
             Notifier(
                 store,

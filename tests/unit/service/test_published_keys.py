@@ -42,7 +42,7 @@ def find(keys: PublishedKeys, kid: str) -> bool:
 
 def test_a_new_key_is_found_once_the_cooldown_is_over():
     issuer, clock = Issuer("a"), Clock()
-    keys = PublishedKeys(issuer, {"ES256"}, clock)
+    keys = PublishedKeys(issuer, clock)
     assert find(keys, "a")
     issuer.kids.append("b")
     assert not find(keys, "b")
@@ -53,7 +53,7 @@ def test_a_new_key_is_found_once_the_cooldown_is_over():
 
 def test_a_key_that_was_withdrawn_is_refused_after_the_next_refresh():
     issuer, clock = Issuer("a"), Clock()
-    keys = PublishedKeys(issuer, {"ES256"}, clock)
+    keys = PublishedKeys(issuer, clock)
     assert find(keys, "a")
     issuer.kids = []
     clock.now += REFRESH_SECONDS
@@ -64,7 +64,7 @@ def test_a_key_that_was_withdrawn_is_refused_after_the_next_refresh():
 
 def test_keys_are_used_for_an_hour_while_the_issuer_is_away_and_then_nobody_gets_in():
     issuer, clock = Issuer("a"), Clock()
-    keys = PublishedKeys(issuer, {"ES256"}, clock)
+    keys = PublishedKeys(issuer, clock)
     assert find(keys, "a")
     issuer.is_away = True
     clock.now += MAX_STALE_SECONDS
@@ -82,12 +82,12 @@ def test_without_keys_nobody_gets_in():
     issuer.is_away = True
     for _ in range(3):
         with pytest.raises(AuthUnavailable):
-            find(PublishedKeys(issuer, {"ES256"}, clock), "a")
+            find(PublishedKeys(issuer, clock), "a")
 
 
 def test_a_probe_fetches_keys_only_if_there_are_none():
     issuer, clock = Issuer("a"), Clock()
-    keys = PublishedKeys(issuer, {"ES256"}, clock)
+    keys = PublishedKeys(issuer, clock)
     for _ in range(3):
         assert asyncio.run(keys.are_usable())
         clock.now += COOLDOWN_SECONDS

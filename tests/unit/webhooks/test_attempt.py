@@ -26,7 +26,7 @@ def rules(*urls):
 
 def send(url, *, urls):
     delivery = Delivery(id="msg_1", url=url, body='{"taskId": "a"}')
-    record = callback_record(delivery, key="k", now=1, max_attempts=10)
+    record = callback_record(delivery, key="k", now=1)
     return attempt(Reservation(job=record, lease=LEASE), rules(*urls), [parse_secret("", SECRET)], wall_clock())
 
 

@@ -33,7 +33,7 @@ def store(clock):
 
 
 def reader(store, clock, name="one", *, signer=None):
-    return CallbackReader(store, space="main", name=name, signer=signer, clock=clock, max_attempts=10)
+    return CallbackReader(store, space="main", name=name, signer=signer, clock=clock)
 
 
 def job(id_="a", **fields):

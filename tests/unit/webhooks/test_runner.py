@@ -192,7 +192,7 @@ def test_a_stop_gives_back_the_callbacks_that_have_not_begun(store, start, silen
 def test_a_callback_whose_lease_expires_while_it_waits_is_left_to_others():
     clock = ManualClock()
     with connect("memory://", clock=clock) as store, receiving() as good:
-        one = callback_record(Delivery(id="msg_1", url=good.url, body="{}"), key="k", now=1, max_attempts=10)
+        one = callback_record(Delivery(id="msg_1", url=good.url, body="{}"), key="k", now=1)
         store.enqueue([one])
         waiting = Senders()  # they are not started
         found = deliveries.Deliveries(

@@ -72,14 +72,11 @@ def test_a_file_of_secrets_that_cannot_be_read_is_refused_without_its_text(tmp_p
 
 def test_the_settings_of_webhooks_are_a_table_of_the_file_and_variables(tmp_path):
     file = tmp_path / "holdfast.toml"
-    file.write_text(
-        '[webhooks]\nsecrets_file = "secrets.toml"\nurls = ["https://hooks.example.org/"]\nmax_attempts = 3\n'
-    )
+    file.write_text('[webhooks]\nsecrets_file = "secrets.toml"\nurls = ["https://hooks.example.org/"]\n')
     settings = read(file=file, environ={"HOLDFAST_WEBHOOKS_SECRET": f"{SECRET},{OLD_SECRET}"}).webhooks
     assert settings == WebhookSettings(
         secret=Secret(f"{SECRET},{OLD_SECRET}"),
         secrets_file=str(tmp_path / "secrets.toml"),
         urls=("https://hooks.example.org/",),
-        max_attempts=3,
     )
     assert SECRET not in repr(settings)

@@ -146,7 +146,7 @@ def _checks(session: Session) -> Iterator[Check]:
         text = f"{variable} is not a setting of Holdfast"
         yield Check(name="environment", health=Health.NOTE, text=text, advice="correct its name, or unset it")
     yield from check_signing(session)
-    if session.settings.store_url is None:
+    if session.settings.url is None:
         advice = "give --url, set HOLDFAST_URL, or write url into holdfast.toml"
         yield Check(name="store", health=Health.WRONG, text="no URL", advice=advice)
         return

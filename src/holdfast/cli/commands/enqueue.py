@@ -23,7 +23,7 @@ from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds, duration, instant, retry
 from holdfast.model.lease import Enqueued
-from holdfast.model.request import JobRequest
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.model.suggestion import did_you_mean
 from holdfast.model.unique import parse_unique
 from holdfast.signing import open_signer
@@ -169,7 +169,7 @@ class _Producer:
             wanted = "a type that the app has a handler for (--any-type stores any)"
             raise InvalidInput("type", wanted=wanted, got=f"{type_}{did_you_mean(str(type_), self._app.tasks)}")
         settings = self._session.settings
-        defaults = {"queue": settings.queue, "max_attempts": settings.max_attempts, "timeout": settings.timeout}
+        defaults = {"queue": DEFAULT_QUEUE, "max_attempts": settings.max_attempts, "timeout": settings.timeout}
         return JobRequest(**{**defaults, **fields})
 
 

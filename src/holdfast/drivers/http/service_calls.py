@@ -45,7 +45,7 @@ class ServiceCalls:
         answer = self._ask("GET", DRIVER_PATH, None, timeout=self._address.timeout, is_repeatable=True)
         if answer.status != 200 or not answer.content_type.startswith(JSON_TYPE):
             if answer.status == 401:
-                raise ConnectError(f"{self._address.shown} refused the token: set HOLDFAST_TOKEN or token_file")
+                raise ConnectError(f"{self._address.shown} refused the token: set HOLDFAST_TOKEN or ?token_file=FILE")
             if answer.status == 403:
                 raise ConnectError(f"{self._address.shown}: wanted a token with the scope driver")
             raise ConnectError(f"{self._address.shown}: wanted a Holdfast service, got the status {answer.status}")

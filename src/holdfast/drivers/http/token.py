@@ -13,14 +13,12 @@ MAX_TOKEN_CHARACTERS = 8_192
 
 
 class TokenSource:
-    """The token of the settings, or that of a file, which is read again when the service has refused the token."""
+    """The token of a file, which is read again when the service has refused the token, or that of the settings."""
 
     def __init__(self, file: str | None) -> None:
         """``file`` is that of the URL; without one, the settings say. Raises ``InvalidInput``."""
-        known = settings.read()
-        secret = known.token if file is None else None
-        self._file = file if file is not None or secret else known.token_file
-        self._token = secret if self._file is None else self._read(self._file)
+        self._file = file
+        self._token = settings.read().token if file is None else self._read(file)
         if self._token is not None:
             _check("token", self._token)
 

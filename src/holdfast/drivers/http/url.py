@@ -43,7 +43,7 @@ class ServiceAddress:
 def read_address(url: SplitResult) -> ServiceAddress:
     """Return the address of a service. Raises ``ConnectError`` or ``InvalidInput``; neither repeats a secret."""
     if "@" in url.netloc:
-        raise ConnectError("wanted a URL without a user or a token: set HOLDFAST_TOKEN or token_file instead")
+        raise ConnectError("wanted a URL without a user or a token: set HOLDFAST_TOKEN or ?token_file=FILE instead")
     try:
         host, port = url.hostname, url.port
     except ValueError:

@@ -1,14 +1,14 @@
 """JSON Web Tokens, verified with the public keys that their issuer publishes at one URL (JWKS).
 
 What a token says about its own verification is not believed: ``jwk``, ``jku`` and ``x5u`` are ignored, ``alg`` must be
-an asymmetric algorithm of the settings that fits the key, and ``kid`` only selects a published key. PyJWT verifies the
+an asymmetric algorithm that fits the key, and ``kid`` only selects a published key. PyJWT verifies the
 signature; the claims are checked here, because PyJWT accepts numbers in quotes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import jwt
@@ -38,6 +38,7 @@ _ALGORITHMS_OF_KEY = {
     "EC": {"ES256", "ES384", "ES512"},
     "OKP": {"EdDSA"},
 }
+_ALGORITHMS = sorted(set().union(*_ALGORITHMS_OF_KEY.values()))
 _ALGORITHM_OF_CURVE = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA", "Ed448": "EdDSA"}
 _SIGNATURES = jwt.PyJWS()
 
@@ -52,12 +53,11 @@ class JwksTokens:
         *,
         issuer: str,
         audience: str,
-        algorithms: Collection[str],
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._requests = requests
         self.unchecked = Unchecked()
-        self._keys = PublishedKeys(requests, algorithms, now)
+        self._keys = PublishedKeys(requests, now)
         self._rules = rules
         self._issuer = issuer
         self._audience = audience
@@ -120,9 +120,8 @@ def _decode_claims(payload: bytes) -> dict[str, object]:
 class PublishedKeys:
     """The keys of an issuer, by key id and algorithm. Fetched when they are needed, and at most every 30 seconds."""
 
-    def __init__(self, requests: IssuerRequests, algorithms: Collection[str], now: Callable[[], float]) -> None:
+    def __init__(self, requests: IssuerRequests, now: Callable[[], float]) -> None:
         self._requests = requests
-        self._algorithms = frozenset(algorithms)
         self._now = now
         self._keys: dict[str, dict[str, jwt.PyJWK]] = {}
         self._fetched_at: float | None = None  # of the keys
@@ -165,11 +164,11 @@ class PublishedKeys:
             if self._age() > MAX_STALE_SECONDS:
                 raise
             return
-        self._keys = _read_keys(published, self._algorithms)
+        self._keys = _read_keys(published)
         self._fetched_at = self._now()
 
 
-def _read_keys(published: Mapping[str, object], allowed: Collection[str]) -> dict[str, dict[str, jwt.PyJWK]]:
+def _read_keys(published: Mapping[str, object]) -> dict[str, dict[str, jwt.PyJWK]]:
     """Return the usable keys. Keys that are not asymmetric, too short, for encryption, or that share an id, are not."""
     listed = published.get("keys")
     found: dict[str, dict[str, jwt.PyJWK]] = {}
@@ -182,7 +181,7 @@ def _read_keys(published: Mapping[str, object], allowed: Collection[str]) -> dic
             found.pop(kid, None)
             continue
         seen.add(kid)
-        found[kid] = {algorithm: key for algorithm in allowed if (key := _read_key(entry, algorithm)) is not None}
+        found[kid] = {algorithm: key for algorithm in _ALGORITHMS if (key := _read_key(entry, algorithm)) is not None}
     return found
 
 

@@ -35,7 +35,6 @@ def open_authenticator(
                     rules,
                     issuer=_required(mode, "issuer", settings.issuer),
                     audience=_required(mode, "audience", settings.audience),
-                    algorithms=settings.algorithms,
                 )
             case AuthMode.IDENTITY:
                 url = _required(mode, "introspection_url", settings.introspection_url)

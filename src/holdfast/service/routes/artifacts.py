@@ -32,6 +32,9 @@ from holdfast.service.system_queues import hide
 from holdfast.service.task_answers import info_of
 from holdfast.settings.serve import ServeSettings
 
+MAX_TASK_ARTIFACTS = 32  # of an attempt
+TASK_BYTES_FACTOR = 4  # an attempt may upload this many times the largest artifact
+MAX_SPACE_ARTIFACTS = 1_000_000  # and uploaded payloads
 OCTETS = "application/octet-stream"
 # A browser shows nothing of an artifact: it saves it, whatever its name and type say.
 DOWNLOAD_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'", "Accept-Ranges": "bytes"}
@@ -42,7 +45,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._ -]")
 
 def space_quota(settings: ServeSettings) -> Quota:
     """Return the most that a space may have."""
-    return Quota(count=settings.artifact_space_count, total_bytes=settings.artifact_space_bytes)
+    return Quota(count=MAX_SPACE_ARTIFACTS, total_bytes=settings.artifact_space_bytes)
 
 
 # Workers ----------------------------------------------------------------------------------------------------------
@@ -57,7 +60,7 @@ async def upload(call: Call) -> Reply:
     content_type = _content_type(call.body.content_type)
     keeper = await LeaseKeeper.start(call, task_id, headers.lease_token)
     quotas = Quotas(
-        task=Quota(count=settings.artifact_task_count, total_bytes=settings.artifact_task_bytes),
+        task=Quota(count=MAX_TASK_ARTIFACTS, total_bytes=TASK_BYTES_FACTOR * settings.artifact_max_bytes),
         space=space_quota(settings),
     )
 
@@ -66,7 +69,7 @@ async def upload(call: Call) -> Reply:
 
     async with noted_upload(call, task_id, remove) as part:
         folder = part_folder(call.tenant.name, task_id, part)
-        most = min(settings.artifact_max_bytes, settings.artifact_task_bytes)
+        most = settings.artifact_max_bytes
         found, size = await transfers.receive(
             call.body, folder, most=most, digest=digest, on_piece=keeper.extend_if_due
         )

@@ -9,6 +9,7 @@ from holdfast.clock import SECOND
 from holdfast.errors import InvalidInput, LeaseError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
+from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import (
     check_owned,
@@ -52,7 +53,7 @@ async def claim(call: Call) -> Reply:
         raise Problem(Code.INVALID_REQUEST, f"wanted at most {most:g} seconds", field="waitSeconds")
     seconds = lease_seconds(call.service.serve, request.lease_seconds)
     want = Want(
-        queues=tuple(dict.fromkeys(map(check_queue, request.queues or [call.service.settings.queue]))),
+        queues=tuple(dict.fromkeys(map(check_queue, request.queues or [DEFAULT_QUEUE]))),
         types=None if commands is None else tuple(commands),
         limit=request.limit or 1,
         lease_for=round(seconds * SECOND),

@@ -9,6 +9,7 @@ from uuid_utils import uuid7
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Entry, Store
 from holdfast.errors import Unsupported
+from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem
@@ -40,7 +41,7 @@ async def subscribe(call: Call) -> Reply:
         subject=call.principal.subject,
         callback_url=check_webhook(call, "callbackUrl", request.callback_url),
         event_types=tuple(dict.fromkeys(request.event_types)),
-        queues=tuple(dict.fromkeys(map(check_queue, request.queues or [call.service.settings.queue]))),
+        queues=tuple(dict.fromkeys(map(check_queue, request.queues or [DEFAULT_QUEUE]))),
         mode=request.delivery_mode,
         group=_group(call, request),
         min_interval_seconds=request.min_interval_seconds,

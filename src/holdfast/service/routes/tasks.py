@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
-from holdfast.model.request import JobRequest
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.service.auth.principal import Scope
 from holdfast.service.http.json_body import read_message
 from holdfast.service.operation import Call, Operation, Reply
@@ -45,7 +45,7 @@ def _request(call: Call, task: NewTask, payload: object) -> JobRequest:
     return JobRequest(
         type=task.command,
         payload=payload,
-        queue=check_queue(task.queue or settings.queue),
+        queue=check_queue(task.queue or DEFAULT_QUEUE),
         priority=task.priority,
         max_attempts=task.max_attempts or settings.max_attempts,
         idempotency_key=task.idempotency_key,

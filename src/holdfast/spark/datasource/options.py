@@ -14,6 +14,7 @@ from holdfast.clock import from_timedelta
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
+from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
 from holdfast.spark.datasource.row_keys import key_columns
 
@@ -97,7 +98,7 @@ def parse_sink(spark_options: Mapping[str, str], columns: Sequence[str]) -> Sink
         store=store,
         type=bounds.check_name("option type", options["type"]) if "type" in options else None,
         type_column=_column(options, "type_column", columns),
-        queue=bounds.check_name("option queue", options.get("queue", defaults.queue)),
+        queue=bounds.check_name("option queue", options.get("queue", DEFAULT_QUEUE)),
         queue_column=_column(options, "queue_column", columns),
         payload=_column_list(options, "payload", columns),
         key=key_columns("option key", options["key"], columns) if "key" in options else (),
@@ -145,7 +146,7 @@ def _store_location(options: Mapping[str, str]) -> tuple[StoreLocation, settings
     if options.get("url") and options.get("store"):
         raise InvalidInput("option store", wanted="either a url or a store", got="both")
     url = settings.named_store_url(options["store"]) if options.get("store") else options.get("url")
-    url = url or defaults.store_url
+    url = url or defaults.url
     if not url:
         wanted = "a store URL such as sqlite:////var/lib/jobs.db, here or in HOLDFAST_URL of the Spark driver"
         raise InvalidInput("option url", wanted=f"{wanted}, or the option store", got="none")

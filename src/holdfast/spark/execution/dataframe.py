@@ -255,7 +255,7 @@ def _check_complete(result: RunResult, run: str) -> RunResult:
 def _store_url(url: str | None, store: str | None) -> str:
     if url is not None and store is not None:
         raise InvalidInput("store", wanted="either a url or a store", got="both")
-    store_url = (url if store is None else named_store_url(store)) or settings().store_url
+    store_url = (url if store is None else named_store_url(store)) or settings().url
     if store_url is None:
         raise InvalidInput("url", wanted="a store, as an argument or as HOLDFAST_URL", got="none")
     return store_url
