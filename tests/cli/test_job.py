@@ -109,7 +109,7 @@ def test_a_search_for_new_jobs_ends_at_old_ids(run, url, store, monkeypatch):
 def test_a_pipe_gets_a_line_for_each_job_that_is_new_or_has_changed(run, start, filled):
     lines = run("job", "list", "--watch", "--for", "1ms", "--state", "ready", "--limit", "2").out.splitlines()
     assert [line.split()[1:3] for line in lines] == [["ready", "0"], ["scheduled", "0"]]
-    process = start("job", "list", "--watch", "--every", "20ms", "--queue", "mail", "--json")
+    process = start("job", "list", "--watch", "--queue", "mail", "--json")
     first = [json.loads(process.stdout.readline())["id"] for _ in range(10)]
     assert first == ids(run, "--queue", "mail")
     [one] = filled.reserve(["mail"], limit=1, lease_for=MINUTE)
@@ -122,7 +122,7 @@ def test_a_pipe_gets_a_line_for_each_job_that_is_new_or_has_changed(run, start, 
 
 def test_a_terminal_shows_a_table_that_is_refreshed(start, filled, url):
     screen, terminal = pty.openpty()
-    process = start("job", "list", "--watch", "--every", "10ms", terminal=terminal)
+    process = start("job", "list", "--watch", terminal=terminal)
     shown = b""
     while shown.count(b"Ctrl-C stops") < 2:
         assert select.select([screen], [], [], 60)[0]

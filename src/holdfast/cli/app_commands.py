@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast
-from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, RETRY_POLICY, add_options
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.cli.user_module import import_module
 from holdfast.drivers.contract import JobFilter, Store
@@ -34,12 +34,6 @@ def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--lease",
             type=LEASE,
             help="Length of a lease; extended every third of it. By default that of the settings, 15s.",
-        ),
-        click.option(
-            "--retry",
-            type=RETRY_POLICY,
-            metavar="POLICY",
-            help="Policy of jobs and handlers that have none: fixed(30s), none. By default that of the settings.",
         ),
         click.option(
             "--drain",

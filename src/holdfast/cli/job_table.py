@@ -13,7 +13,6 @@ from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import JobFilter, Store
-from holdfast.model.duration import format_exact
 from holdfast.model.job import JobRecord, State
 
 COLUMNS = (
@@ -44,13 +43,15 @@ def shown_state(output: Output, job: JobRecord) -> str:
     return "scheduled" if scheduled else job.state
 
 
+WATCH_INTERVAL_SECONDS = 2.0
+
+
 def watch_jobs(
     output: Output,
     store: Store,
     where: JobFilter,
     *,
     limit: int,
-    every: timedelta,
     length: timedelta | None,
     as_json: bool,
 ) -> None:
@@ -65,7 +66,7 @@ def watch_jobs(
         jobs = filters.find_page(store, where, limit=limit, after=None, newest=True).items
         if refresh:
             click.clear()
-            output.print_line(f"the newest {limit} jobs, every {format_exact(every)}; Ctrl-C stops")
+            output.print_line(f"the newest {limit} jobs, every {WATCH_INTERVAL_SECONDS:g} s; Ctrl-C stops")
             output.print_line()
             print_jobs(output, jobs)
         else:
@@ -73,7 +74,7 @@ def watch_jobs(
                 if before.get(job.id) != job:
                     _print_line(output, job, as_json=as_json)
         before = {job.id: job for job in jobs}
-        left = every.total_seconds() if deadline is None else min(every.total_seconds(), deadline - monotonic())
+        left = WATCH_INTERVAL_SECONDS if deadline is None else min(WATCH_INTERVAL_SECONDS, deadline - monotonic())
         if left <= 0 and deadline is not None:
             return
         time.sleep(left)

@@ -97,11 +97,14 @@ class WorkerPresence:
         return type_ in self.types or self.omitted_types > 0
 
 
-def read_presences(store: Store, *, after: str = "", limit: int = 100) -> list[WorkerPresence]:
+def read_presences(store: Store) -> list[WorkerPresence]:
     """Return the workers of a space that run now, ordered by name; none for a store without a registry."""
     if not store.capabilities.has(Feature.REGISTRY):
         return []
-    return [_read(entry) for entry in store.scan(KIND, after=after, limit=limit)]
+    found: list[WorkerPresence] = []
+    while page := store.scan(KIND, after=found[-1].name if found else ""):
+        found += map(_read, page)
+    return found
 
 
 def read_presence(store: Store, name: str) -> WorkerPresence | None:

@@ -57,7 +57,6 @@ SETTINGS: dict[str, Setting] = {
         check=check_retry,
         kind="policy",
         meaning="delays between the runs of a job, for jobs and handlers without a policy",
-        option="work --retry",
     ),
     "lease": duration_setting(
         lease.MIN_LEASE, meaning="the length of a worker's leases; at least 100 ms", option="work --lease"
@@ -74,9 +73,9 @@ SETTINGS: dict[str, Setting] = {
     ),
     "metrics": Setting(check=check_object_path, kind="`module:object`", meaning="a collector of metrics of your own"),
     "keep_ended": duration_setting(  # law L6: a repeated settlement is answered for a day
-        DAY, meaning="how long done and cancelled jobs are kept; at least a day", option="trim --keep-ended"
+        DAY, meaning="how long done and cancelled jobs are kept; at least a day", option="retention --keep-ended"
     ),
-    "keep_ledger": duration_setting(1, meaning="how long ledger rows are kept", option="trim --keep-ledger"),
+    "keep_ledger": duration_setting(1, meaning="how long ledger rows are kept", option="retention --keep-ledger"),
     "keep_dead": duration_setting(
         DAY, meaning="how long dead letters are kept; none: until they are purged", option="retention --keep-dead"
     ),

@@ -11,7 +11,7 @@ import click
 from holdfast.cli import filters, json_values
 from holdfast.cli.command import Group
 from holdfast.cli.job_table import print_jobs, shown_state, watch_jobs
-from holdfast.cli.parameters import DURATION, POSITIVE_DURATION
+from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.clock import from_timedelta, monotonic
@@ -37,14 +37,6 @@ def job() -> None:
 @filters.job_options
 @click.option("--newest", is_flag=True, help="The newest jobs first.")
 @click.option("--watch", is_flag=True, help="Show the newest jobs again and again, until Ctrl-C.")
-@click.option(
-    "--every",
-    type=POSITIVE_DURATION,
-    default="2s",
-    show_default=True,
-    metavar="DURATION",
-    help="Time between two looks.",
-)
 @click.option("--for", "length", type=DURATION, metavar="DURATION", help="Watch this long.")
 @filters.page_options
 @pass_session
@@ -55,7 +47,6 @@ def list_(
     limit: int,
     after: str | None,
     *,
-    every: timedelta,
     length: timedelta | None,
     newest: bool,
     watch: bool,
@@ -72,7 +63,7 @@ def list_(
     if watch:
         if after is not None:
             raise click.UsageError("wanted either --watch or --after, got both")
-        watch_jobs(session.output, store, where, limit=limit, every=every, length=length, as_json=as_json)
+        watch_jobs(session.output, store, where, limit=limit, length=length, as_json=as_json)
         return
     if length is not None:
         raise click.UsageError("--for: wanted --watch too")

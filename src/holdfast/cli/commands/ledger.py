@@ -28,7 +28,6 @@ RowFilter = Callable[[LedgerRow], bool]
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--tail", is_flag=True, help="Show the last rows: the default.")
 @click.option("--after", metavar="CURSOR", help="Show the rows after a cursor.")
 @click.option("--oldest", is_flag=True, help="Start at the oldest row.")
 @click.option(
@@ -58,7 +57,6 @@ def ledger(
     job_id: str | None,
     endings: tuple[str, ...],
     length: timedelta | None,
-    tail: bool,
     oldest: bool,
     follow: bool,
     as_json: bool,
@@ -72,9 +70,8 @@ def ledger(
     if context.invoked_subcommand is not None:
         return
     session = context.ensure_object(Session)
-    starts = [name for name, given in (("--tail", tail), ("--after", after), ("--oldest", oldest)) if given]
-    if len(starts) > 1:
-        raise click.UsageError(f"wanted one of --tail, --after and --oldest, got {' and '.join(starts)}")
+    if after is not None and oldest:
+        raise click.UsageError("wanted either --after or --oldest, got both")
     if length is not None and not follow:
         raise click.UsageError("--for: wanted --follow too")
     store = session.store()

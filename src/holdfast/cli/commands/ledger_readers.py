@@ -6,7 +6,6 @@ import click
 
 from holdfast.cli import json_values
 from holdfast.cli.command import Group
-from holdfast.cli.filters import page_options
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.drivers.contract import Store
@@ -27,14 +26,15 @@ def readers() -> None:
 
 
 @readers.command("list")
-@page_options
+@click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...]}.')
 @pass_session
-def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> None:
+def list_(session: Session, *, as_json: bool) -> None:
     """List the readers of one space, and since when the first row waits for each."""
     store, output = session.store(), session.output
-    entries = store.scan(KIND, after=after or "", limit=limit + 1)
-    cursor = entries[limit - 1].key if len(entries) > limit else None
-    shown = [(entry, *read_progress(store, entry)) for entry in entries[:limit]]
+    entries: list[Entry] = []
+    while page := store.scan(KIND, after=entries[-1].key if entries else ""):
+        entries += page
+    shown = [(entry, *read_progress(store, entry)) for entry in entries]
     if as_json:
         items = [
             {
@@ -45,7 +45,7 @@ def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> 
             }
             for entry, unread_since, problem in shown
         ]
-        output.print_json({"items": items, "cursor": cursor})
+        output.print_json({"items": items})
         return
     if not shown:
         output.print_note("no reader is registered")
@@ -67,8 +67,6 @@ def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> 
             for entry, unread_since, problem in shown
         ],
     )
-    if cursor is not None:
-        output.print_note(f"more: --after {cursor}")
 
 
 def read_progress(store: Store, entry: Entry) -> tuple[int | None, str]:

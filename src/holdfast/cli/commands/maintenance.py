@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from datetime import timedelta
 
 import click
 
 from holdfast.cli.command import Command
 from holdfast.cli.commands.retention import settings_retention, stored_retention
-from holdfast.cli.commands.space import space_admin
-from holdfast.cli.parameters import KEEP_ENDED, POSITIVE_DURATION
+from holdfast.cli.commands.space import space_admin, space_names
 from holdfast.cli.session import Session, pass_session
-from holdfast.clock import from_timedelta
 from holdfast.drivers.contract import REAP_LIMIT, Store, Trimmed
 from holdfast.model.retention import Retention
 from holdfast.worker.dead_retention import DeadLetterRetention
@@ -29,14 +26,8 @@ def _chosen_spaces(session: Session, *, all_spaces: bool) -> Iterator[Store]:
     if not all_spaces:
         yield store
         return
-    admin, after = space_admin(session), ""
-    while True:
-        page = admin.spaces(after=after)
-        for name in page:
-            yield store.space(name)
-        if page.cursor is None:
-            return
-        after = page.cursor
+    for name in space_names(space_admin(session)):
+        yield store.space(name)
 
 
 @click.command(cls=Command)
@@ -64,19 +55,13 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, all_s
 
 
 @click.command(cls=Command)
-@click.option(
-    "--keep-ended", type=KEEP_ENDED, metavar="DURATION", help="Keep done and cancelled jobs this long; at least a day."
-)
-@click.option("--keep-ledger", type=POSITIVE_DURATION, metavar="DURATION", help="Keep ledger rows this long.")
 @_ALL_SPACES
 @click.option("--json", "as_json", is_flag=True, help="JSON: how many rows of each kind were removed.")
 @pass_session
-def trim(
-    session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, all_spaces: bool, as_json: bool
-) -> None:
+def trim(session: Session, *, all_spaces: bool, as_json: bool) -> None:
     """Remove old rows from one space, or from all.
 
-    The retention of a space says how old (see `retention`), or the options. Removes done and cancelled jobs, ledger
+    The retention of a space says how old: see `retention`. Removes done and cancelled jobs, ledger
     rows, idempotency keys and expired registry rows, and dead letters only if the retention has a length for them.
     """
     total = Trimmed()
@@ -85,10 +70,7 @@ def trim(
             kept = stored_retention(store) or settings_retention(session.settings) or Retention()
             has_more = True
             while has_more:
-                removed = store.trim(
-                    ended_for=kept.ended_for if keep_ended is None else from_timedelta(keep_ended),
-                    ledger_for=kept.ledger_for if keep_ledger is None else from_timedelta(keep_ledger),
-                )
+                removed = store.trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for)
                 has_more = removed.more
                 total = replace(
                     removed,

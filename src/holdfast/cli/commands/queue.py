@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,9 @@ import click
 from holdfast.cli import json_values
 from holdfast.cli.command import Group
 from holdfast.cli.output import Column, Output
-from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
+from holdfast.cli.parameters import DURATION, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.clock import from_datetime, from_timedelta, monotonic
+from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
 from holdfast.drivers.estimates import count_jobs
 from holdfast.model import bounds, duration
@@ -46,17 +46,14 @@ def queue() -> None:
 @queue.command("list")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--types", is_flag=True, help="One row per type.")
-@click.option("--no-done", is_flag=True, help="Do not count done jobs: quick, however many there are.")
 @click.option("--estimate", is_flag=True, help="Estimate large numbers: quick, however many jobs there are.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: a list of counts with settings.")
 @pass_session
-def list_(
-    session: Session, names: tuple[str, ...], *, types: bool, no_done: bool, estimate: bool, as_json: bool
-) -> None:
+def list_(session: Session, names: tuple[str, ...], *, types: bool, estimate: bool, as_json: bool) -> None:
     """Count jobs by queue and state, and show pauses and limits."""
     store, output = session.store(), session.output
     count = partial(count_jobs, store) if estimate else store.counts
-    counts = count(list(names) or None, states=NOT_DONE if no_done else None)
+    counts = count(list(names) or None)
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
@@ -187,7 +184,6 @@ def _is_held(output: Output, settings: QueueSettings) -> bool:
 
 @queue.command()
 @click.argument("name")
-@click.option("--until", type=INSTANT, metavar="INSTANT", help="Resume automatically at this instant.")
 @click.option("--for", "length", type=DURATION, metavar="DURATION", help="Resume automatically after this long.")
 @click.option("--wait", is_flag=True, help="Then wait until no job of the queue is in flight.")
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="With --wait: give up after this long, exit code 5.")
@@ -199,7 +195,6 @@ def pause(
     session: Session,
     name: str,
     *,
-    until: datetime | None,
     length: timedelta | None,
     timeout: timedelta | None,
     type_: str | None,
@@ -209,17 +204,13 @@ def pause(
 ) -> None:
     """Stop reserving jobs of a queue, in all workers.
 
-    Running jobs continue, new jobs are accepted. Without --until or --for, the pause lasts until `queue resume`. With
+    Running jobs continue, new jobs are accepted. Without --for, the pause lasts until `queue resume`. With
     --wait, the command returns when nothing of the queue runs any more.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout: wanted --wait beside it")
-    if until is not None and length is not None:
-        raise click.UsageError("wanted either --until or --for, got both")
     paused_until = bounds.MAX_INSTANT
-    if until is not None:
-        paused_until = from_datetime(until)
-    elif length is not None:
+    if length is not None:
         paused_until = session.output.now() + from_timedelta(length)
     if paused_until <= session.output.now():
         raise click.UsageError("wanted a pause that ends later than now")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from holdfast.cli.command import Group
-from holdfast.cli.filters import page_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.drivers.optional import SpaceAdmin
 from holdfast.model import bounds
@@ -17,20 +18,18 @@ def space() -> None:
 
 
 @space.command("list")
-@page_options
+@click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...]}.')
 @pass_session
-def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> None:
+def list_(session: Session, *, as_json: bool) -> None:
     """List the spaces that have rows, in order of their names."""
-    page = space_admin(session).spaces(after=after or "", limit=limit)
+    names = list(space_names(space_admin(session)))
     if as_json:
-        session.output.print_json({"items": page.items, "cursor": page.cursor})
+        session.output.print_json({"items": names})
         return
-    for name in page:
+    for name in names:
         session.output.print_line(name)
-    if not page.items:
+    if not names:
         session.output.print_note("no space has rows")
-    if page.cursor is not None:
-        session.output.print_note(f"more: --after {page.cursor}")
 
 
 @space.command()
@@ -63,6 +62,15 @@ def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool
         output.print_json({"rows": rows})
     else:
         output.print_line(f"removed {rows} rows of the space {name}")
+
+
+def space_names(admin: SpaceAdmin) -> Iterator[str]:
+    """Return the names of all spaces that have rows."""
+    after: str | None = ""
+    while after is not None:
+        page = admin.spaces(after=after)
+        yield from page
+        after = page.cursor
 
 
 def space_admin(session: Session) -> SpaceAdmin:

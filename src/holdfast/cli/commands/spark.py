@@ -12,7 +12,6 @@ from holdfast.cli.command import Command
 from holdfast.cli.parameters import DURATION, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
-from holdfast.model.retry import BuiltInPolicy
 from holdfast.settings import CONFIG
 from holdfast.worker.options import WorkerOptions
 
@@ -39,7 +38,6 @@ def work(
     master: str | None,
     conf: tuple[tuple[str, str], ...],
     lease: timedelta | None,
-    retry: BuiltInPolicy | None,
     drain: timedelta | None,
     grace: timedelta,
     as_json: bool,
@@ -54,9 +52,7 @@ def work(
     if session.config is not None:
         os.environ[CONFIG] = str(session.config.absolute())  # executors of this machine inherit it
     app = load_app(app_path, session)
-    options = WorkerOptions(
-        queues=tuple(dict.fromkeys(queues)) or None, lease=lease, retry=retry, drain=drain, grace=grace
-    )
+    options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
     note_unknown_queues(session, app, options.queues or ())
     try:
         rows = engine.run_queue(

@@ -15,7 +15,6 @@ from holdfast.cli.parameters import POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import to_timedelta
 from holdfast.model import duration
-from holdfast.model.retry import BuiltInPolicy
 from holdfast.observability.log_output import configure_logging
 from holdfast.settings import LogFormat, LogLevel
 from holdfast.worker.limits import MEBIBYTE, Limits
@@ -60,7 +59,6 @@ def work(
     processes: int | None,
     concurrency: int,
     lease: timedelta | None,
-    retry: BuiltInPolicy | None,
     drain: timedelta | None,
     grace: timedelta,
     max_jobs: int | None,
@@ -91,7 +89,6 @@ def work(
         processes=processes or os.cpu_count() or 1,
         concurrency=concurrency,
         lease=lease,
-        retry=retry,
         drain=drain,
         grace=grace,
         until_drained=until_drained,

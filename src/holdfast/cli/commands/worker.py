@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.command import Group
-from holdfast.cli.filters import page_options
 from holdfast.cli.json_values import worker_presence
 from holdfast.cli.output import Column, Output
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
@@ -22,15 +21,13 @@ def worker() -> None:
 
 
 @worker.command("list")
-@page_options
+@click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...]}.')
 @pass_session
-def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> None:
+def list_(session: Session, *, as_json: bool) -> None:
     """List the workers of one space, in order of their names."""
-    found = read_presences(session.store(), after=after or "", limit=limit + 1)
-    shown = found[:limit]
-    cursor = shown[-1].name if len(found) > limit else None
+    shown = read_presences(session.store())
     if as_json:
-        session.output.print_json({"items": [worker_presence(one) for one in shown], "cursor": cursor})
+        session.output.print_json({"items": [worker_presence(one) for one in shown]})
         return
     if not shown:
         session.output.print_note("no worker runs")
@@ -50,8 +47,6 @@ def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> 
         ],
         [_cells(session.output, one) for one in shown],
     )
-    if cursor is not None:
-        session.output.print_note(f"more: --after {cursor}")
 
 
 def _cells(output: Output, one: WorkerPresence) -> tuple[object, ...]:

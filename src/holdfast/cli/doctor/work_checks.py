@@ -26,8 +26,6 @@ from holdfast.worker.type_holds import read_breakers
 OLD_READY_JOB = 5 * MINUTE  # microseconds that a job has been due
 UNREAPED_LEASE = MINUTE  # microseconds since a lease expired; every worker reaps all queues every few seconds
 OVERDUE_SCHEDULE = MINUTE  # microseconds since a schedule should have fired
-MAX_WORKERS = 10_000
-WORKERS_PAGE = 1_000
 SHOWN_NAMES = 10
 
 
@@ -50,7 +48,7 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
     yield from _check_oldest(ready)
     yield from _check_leases(store)
     if store.capabilities.has(Feature.REGISTRY):
-        workers = _read_workers(store)
+        workers = read_presences(store)
         yield from _check_workers(workers, ready)
         yield from _check_handled(workers, ready)
         yield from _check_schedules(session, store)
@@ -146,16 +144,6 @@ def _check_leases(store: Store) -> Iterator[Check]:
         text = f"{expired} leases expired more than {duration.format_rounded(UNREAPED_LEASE)} ago"
         advice = "start a worker, or run `holdfast reap`: their jobs wait"
         yield Check(name="leases", health=Health.NOTE, text=text, advice=advice)
-
-
-def _read_workers(store: Store) -> list[WorkerPresence]:
-    workers: list[WorkerPresence] = []
-    while len(workers) < MAX_WORKERS:
-        page = read_presences(store, after=workers[-1].name if workers else "", limit=WORKERS_PAGE)
-        workers += page
-        if len(page) < WORKERS_PAGE:
-            break
-    return workers
 
 
 def _check_workers(workers: Sequence[WorkerPresence], ready: Sequence[QueueCounts]) -> Iterator[Check]:
