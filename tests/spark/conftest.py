@@ -1,8 +1,8 @@
 """One Spark session for the tests of this folder that need one: pytest-xdist runs them in one process.
 
-The tests of the cluster are a second group. The others start programs of their own, or no Spark at all: they are a
-third group, so that few Sparks run at the same time. The examples and the pages of the documentation are also there,
-with a second session: the tests of the first one take the longest.
+The other tests are a second group, so that few Sparks run at the same time: they start programs of their own, or no
+Spark at all. The cluster, the examples and the pages of the documentation are also there. They share a second session,
+whose start and first audit take half a minute of processor time: the tests of the first session take the longest.
 """
 
 from datetime import timedelta
@@ -18,14 +18,15 @@ OPTIONS = WorkerOptions(
     lease=timedelta(seconds=3), grace=timedelta(milliseconds=500), retry=Fixed(timedelta(milliseconds=10))
 )
 
+IN_SECOND_SESSION = ("test_cluster.py", "test_examples.py")
+
 
 @pytest.hookimpl(tryfirst=True)  # before the hook of xdist, which reads the groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/spark/" in item.nodeid:
-            shared = () if item.path.name == "test_examples.py" else ("cluster", "spark")
-            group = next((name for name in shared if name in item.fixturenames), "spark-programs")
-            item.add_marker(pytest.mark.xdist_group(group))
+            in_first_session = "spark" in item.fixturenames and item.path.name not in IN_SECOND_SESSION
+            item.add_marker(pytest.mark.xdist_group("spark" if in_first_session else "spark-programs"))
 
 
 @pytest.fixture(scope="session")
