@@ -21,7 +21,7 @@ from holdfast.model.queue_settings import SETTINGS_FIELDS, OnExhausted, QueueSet
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention
 from holdfast.model.settlement import Retry, Settlement
-from holdfast.wire.codec import JSON
+from holdfast.wire.codec import JSON, is_flat_object
 
 MAX_WAIT_SECONDS = 86_400
 
@@ -55,13 +55,15 @@ class Validation:
         self._capabilities.require(feature)
 
     def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
-        """Check every record before any is stored."""
+        """Check every record before any is stored. This is where records enter, from a client and from anybody else."""
         bounds.check_batch("jobs", len(jobs))
         if isinstance(jobs, JobBatch):
             jobs.check()
+        else:
+            for job in jobs:
+                check_new(job)
         for job in representatives(jobs):
-            check_new(job)
-            if job.meta != {}:
+            if job.meta != {} and not is_flat_object(job.meta, most=bounds.MAX_META_BYTES):
                 _check_meta(job.meta)
             if job.offset is not None:
                 self.require(Feature.OFFSETS)

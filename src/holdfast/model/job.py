@@ -129,7 +129,7 @@ def convert_fields(fields: Sequence[object]) -> JobRecord | None:
     """Return the record of these values, in the order of the fields; None if one has another type than its field."""
     try:
         record = msgspec.convert(fields, JobRecord)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeError):
         return None
     # It decodes base64 where it finds a text instead of bytes.
     return record if record.payload is fields[_PAYLOAD] and record.result is fields[_RESULT] else None
@@ -139,15 +139,21 @@ _PAYLOAD, _RESULT = (JobRecord.__struct_fields__.index(name) for name in ("paylo
 
 
 def check_new(record: JobRecord) -> None:
-    """Refuse a record that a driver could not store, or could never reserve."""
+    """Refuse a record that a driver could not store, or could never reserve. Most records are accepted at once."""
     if (
         convert_fields(astuple(record)) is not None
+        and type(record.id) is type(record.type) is type(record.queue) is str  # no enum
         and is_sound(record)
         and record.attempts < record.max_attempts
         and (record.run_at is None or record.run_at <= bounds.MAX_INSTANT)
         and record.state == State.READY
     ):
         return
+    check_each(record)
+
+
+def check_each(record: JobRecord) -> None:
+    """Check a new record value by value: raises ``InvalidInput`` that names the field."""
     bounds.check_new_name("id", record.id)
     bounds.check_name("type", record.type)
     bounds.check_name("queue", record.queue)
@@ -187,4 +193,4 @@ def check_stored(record: JobRecord) -> None:
         bounds.check_error("dead_reason", record.dead_reason)
     if record.result is not None:
         bounds.check_blob("result", record.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
-    check_new(replace(record, attempts=0, run_at=None, state=State.READY))
+    check_each(replace(record, attempts=0, run_at=None, state=State.READY))

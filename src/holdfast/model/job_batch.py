@@ -87,10 +87,14 @@ class JobBatch(Sequence[JobRecord]):
                 None if self.signatures is None else self.signatures[place],
                 limit_keys=None if self.limit_keys is None else self.limit_keys[place],
             )
-        key = self.keys[place] if self.keys else None
-        signature = self.signatures[place] if self.signatures else None
-        limit_key = self.limit_keys[place] if self.limit_keys else self.template.limit_key
-        return self._record(self.ids[place], self.payloads[place], key, signature, limit_key)
+        return replace(
+            self.template,
+            id=self.ids[place],
+            payload=self.payloads[place],
+            idempotency_key=self.keys[place] if self.keys else None,
+            signature=self.signatures[place] if self.signatures else None,
+            limit_key=self.limit_keys[place] if self.limit_keys else self.template.limit_key,
+        )
 
     def __iter__(self) -> Iterator[JobRecord]:
         keys = repeat(None) if self.keys is None else self.keys
@@ -104,19 +108,14 @@ class JobBatch(Sequence[JobRecord]):
             limit_keys,
             strict=False,  # ``repeat(None)`` has no end
         ):
-            yield self._record(job_id, payload, key, signature, limit_key)
-
-    def _record(
-        self, job_id: str, payload: bytes, key: str | None, signature: str | None, limit_key: str | None
-    ) -> JobRecord:
-        return replace(
-            self.template,
-            id=job_id,
-            payload=payload,
-            idempotency_key=key,
-            signature=signature,
-            limit_key=limit_key,
-        )
+            yield replace(
+                self.template,
+                id=job_id,
+                payload=payload,
+                idempotency_key=key,
+                signature=signature,
+                limit_key=limit_key,
+            )
 
 
 def representatives(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:

@@ -15,7 +15,7 @@ from holdfast.model.lease import Reservation
 from holdfast.model.request import META_RETRY, META_SINGLE_INSTANCE, JobRequest
 from holdfast.model.retry import format_policy
 from holdfast.model.unique import to_unique_for
-from holdfast.wire.codec import JSON, Codec, encode_payload
+from holdfast.wire.codec import JSON, Codec, encode_payload, is_flat_object
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
 from holdfast.wire.unique_key import with_unique_key
@@ -107,5 +107,8 @@ def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
         reserved[META_SINGLE_INSTANCE] = request.single_instance
     if not request.meta:
         return reserved
-    data = JSON.encode({**request.meta, **reserved}, field="meta")
+    meta = {**request.meta, **reserved}
+    if is_flat_object(meta, most=bounds.MAX_META_BYTES):
+        return meta
+    data = JSON.encode(meta, field="meta")
     return cast("dict[str, object]", JSON.decode(bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)))

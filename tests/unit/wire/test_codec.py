@@ -25,6 +25,7 @@ from holdfast.wire.codec import (
     decode_payload,
     encode_payload,
     has_repeated_key,
+    is_flat_object,
     is_json_text,
 )
 
@@ -366,3 +367,28 @@ def test_levels_are_counted_wherever_the_deepest_value_is(levels: int, shape: st
 @pytest.mark.parametrize(("data", "is_text"), [(b'"\xff"', False), ('"é"'.encode(), True), (b"", False)])
 def test_json_is_utf_8(data: bytes, is_text: bool):
     assert is_json_text(data) is is_text
+
+
+# Flat objects -----------------------------------------------------------------------------------------------
+
+plain = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.floats() | st.lists(st.integers(), max_size=1)
+)
+
+
+@given(st.dictionaries(st.text(max_size=9) | st.integers(), plain, max_size=4), st.integers(0, 300))
+def test_a_flat_object_is_kept_by_json_within_its_bound(value, most):
+    if is_flat_object(value, most=most):
+        data = JSON.encode(value)
+        assert len(data) <= most
+        assert JSON.decode(data) == value
+
+
+@pytest.mark.parametrize("value", [{}, {"tenant": "acme", "retries": 3, "dry": False, "note": None}, {"n": 2**64 - 1}])
+def test_what_a_meta_nearly_always_is_is_a_flat_object(value):
+    assert is_flat_object(value, most=500)
+
+
+@pytest.mark.parametrize("value", [[], "a", {"a": 2**64}, {"a": 1.5}, {"a": []}, {"ü": 1}, {"a": "\ud800"}, {1: 1}])
+def test_any_other_value_is_none(value):
+    assert not is_flat_object(value, most=500)
