@@ -17,7 +17,7 @@ MIN_LEASE = SECOND // 10  # microseconds, of a worker
 DEFAULT_LEASE = 15 * SECOND
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The ownership of one job: ``token`` proves it, ``fence`` numbers it, ``expires_at`` ends it."""
 
     job_id: str
@@ -34,7 +34,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return f"Lease({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A job and the lease under which the caller owns it, with the checkpoint of an earlier attempt.
 
     An ``isolated`` job runs alone: see ``model.isolation``.
@@ -60,7 +60,7 @@ def make_reservation(
     return Reservation(job=job, lease=lease, checkpoint=checkpoint, isolated=isolated)
 
 
-class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer for one enqueued record: ``existed`` if no new job was stored, ``conflict`` if the payloads differ.
 
     ``past`` says that the offset of the record has ended in its domain: its job is done, dead or cancelled, or was

@@ -15,7 +15,7 @@ from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
 
 
-class _Common(msgspec.Struct, frozen=True, kw_only=True):
+class _Common(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: int | None = None  # start of the handler by the worker's clock: only for the ledger
     detail: str = ""  # one line for the ledger
 
@@ -27,7 +27,7 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
                 force_setattr(self, field, bounds.truncate_text(text))
 
 
-class Ack(_Common, frozen=True, tag_field="verb", tag="ack"):
+class Ack(_Common, frozen=True, gc=False, tag_field="verb", tag="ack"):
     """The job is done. ``result`` is stored with the job; ``writes`` are committed with the ack or not at all."""
 
     verb: ClassVar[str] = "ack"
@@ -50,7 +50,7 @@ def add_writes(ack: Ack, writes: Sequence[Change]) -> Ack:
     return replace(ack, writes=(*ack.writes, *writes))
 
 
-class Retry(_Common, frozen=True, tag_field="verb", tag="retry"):
+class Retry(_Common, frozen=True, gc=False, tag_field="verb", tag="retry"):
     """Run the job again: at ``run_at``, or ``delay`` microseconds after the store's now. The attempt stays counted.
 
     ``crashed`` means that the process of the attempt died: it counts towards ``max_crashes`` like an expired lease.
@@ -84,7 +84,7 @@ class Retry(_Common, frozen=True, tag_field="verb", tag="retry"):
         return min(now + self.delay, bounds.MAX_INSTANT) if self.run_at is None else self.run_at
 
 
-class Fail(_Common, frozen=True, tag_field="verb", tag="fail"):
+class Fail(_Common, frozen=True, gc=False, tag_field="verb", tag="fail"):
     """The job failed for good: it becomes a dead letter with ``reason`` and ``error``, and can be requeued."""
 
     verb: ClassVar[str] = "fail"
@@ -100,7 +100,7 @@ class Fail(_Common, frozen=True, tag_field="verb", tag="fail"):
         force_setattr(self, "reason", bounds.truncate_text(self.reason, bounds.MAX_REASON_CHARACTERS))
 
 
-class Release(_Common, frozen=True, tag_field="verb", tag="release"):
+class Release(_Common, frozen=True, gc=False, tag_field="verb", tag="release"):
     """Return the job to its queue, due now or ``delay`` microseconds later. The attempt is refunded.
 
     ``budget`` limits the time that a job may spend on releases (L8): the store adds up the delays and the time that the
