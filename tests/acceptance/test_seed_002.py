@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from holdfast import CronRunner, FireStatus, Fixed, Holdfast, JobBuilder, JobRequest, NoDelay, QueueSettings, connect
 from holdfast import settings as all_settings
@@ -228,8 +229,8 @@ def test_a_tampered_message_is_rejected_and_its_handler_never_runs(app):
     signed = [app.client.get(app.enqueue("t", number).id) for number in range(3)]
     app.driver.cancel([job.id for job in signed])
     app.driver.purge([job.id for job in signed])
-    signed[0] = replace(signed[0], payload=b"7")
-    signed[1] = replace(signed[1], signature=None)
+    signed[0] = structs.replace(signed[0], payload=b"7")
+    signed[1] = structs.replace(signed[1], signature=None)
     app.driver.enqueue(signed)
     assert sorted(statuses(app, 3)) == ["acked", "rejected", "rejected"]
     assert calls == [2]
