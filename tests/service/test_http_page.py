@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -9,8 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
 from holdfast import Schedule
 from holdfast.app import Holdfast
+from holdfast.errors import LeaseExpired
+from holdfast.service.problems import problem_of
 from holdfast.service.routes import OPERATIONS
 from holdfast.settings import Settings
 from tests.service.http_service import running_service, sqlite_url
@@ -18,6 +23,7 @@ from tests.webhook_receiver import receiving
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 SNIPPETS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+JSON_BLOCKS = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 CURL = """
 import http.client, sys
@@ -91,3 +97,9 @@ def test_the_page_has_a_command_for_every_call():
         if operation.binary is not None:  # no command line writes msgpack
             path = re.escape(operation.full_path)
         assert re.search(rf'{path}(["? \n`]|$)', page), operation.full_path
+
+
+def test_the_problem_of_the_page_is_that_of_the_service():
+    [example] = [json.loads(text) for text in JSON_BLOCKS if "urn:holdfast:problem:" in text]
+    problem = problem_of(LeaseExpired(example["taskId"], expires_at=1, now=2))
+    assert msgspec.to_builtins(problem.details(example["requestId"])) == example
