@@ -17,6 +17,7 @@ from holdfast import connect
 from holdfast.app import Holdfast
 from holdfast.drivers.contract import Change, JobFilter
 from holdfast.drivers.optional import LedgerScan
+from holdfast.drivers.remote.verbs import PROTOCOL_VERSION
 from holdfast.errors import ConnectError, InvalidInput, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
@@ -157,11 +158,13 @@ def test_something_else_than_a_service_is_refused(status, headers, reason):
 
 def test_a_service_of_another_version_is_refused(service):
     description = service.get("/v1/driver").json()
-    assert (description["protocol"], description["space"], description["allSpaces"]) == (1, "main", True)
-    body = json.dumps({**description, "protocol": 2}).encode()
+    assert (description["protocol"], description["space"], description["allSpaces"]) == (PROTOCOL_VERSION, "main", True)
+    body = json.dumps({**description, "protocol": PROTOCOL_VERSION + 1}).encode()
     with (
         serving(answer(body, headers="Content-Type: application/json\r\n"), host="127.0.0.1") as other,
-        pytest.raises(ConnectError, match="wanted version 1 of the protocol, got 2"),
+        pytest.raises(
+            ConnectError, match=f"wanted version {PROTOCOL_VERSION} of the protocol, got {PROTOCOL_VERSION + 1}"
+        ),
     ):
         connect(f"http://127.0.0.1:{other.port}")
 

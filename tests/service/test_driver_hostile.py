@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.drivers.contract import QueueSettings
-from holdfast.drivers.remote.verbs import CONTENT_TYPE, MAX_CALL_BYTES, VERBS, Verb
+from holdfast.drivers.remote.verbs import CONTENT_TYPE, MAX_CALL_BYTES, PROTOCOL_VERSION, VERBS, Verb
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack
@@ -97,7 +97,7 @@ def test_no_value_makes_the_service_fail(service, verb):
 def test_a_call_of_another_kind_is_refused(service):
     verb = VERBS["get"]
     assert send(service, verb, b"{}", "application/json").json()["code"] == "unsupported_media_type"
-    other = CONTENT_TYPE.replace(".v1+", ".v2+")
+    other = CONTENT_TYPE.replace(f".v{PROTOCOL_VERSION}+", f".v{PROTOCOL_VERSION + 1}+")
     assert send(service, verb, b"\x80", other).json()["code"] == "unsupported_media_type"
     for path in ("calls/unknown", "calls/purge", "leases/get", "admin/get", "calls/__class__"):
         answer = service.client.post(f"/v1/driver/{path}", content=b"\x80", headers={"content-type": CONTENT_TYPE})
