@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 import holdfast
-from holdfast.artifacts.collector import GRACE, ArtifactCollector
+from holdfast.artifacts.collector import YOUNG, ArtifactCollector
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import MANIFEST_KIND
 from holdfast.artifacts.usage import Usage, read_usage
@@ -140,7 +140,7 @@ def _check_downloads(url: str, ids: list[str], completed: dict[str, dict[str, st
 def _collect(store: holdfast.driver.Store, files: Path, ids: list[str]) -> int:
     """Remove what no row names, then all tasks; return how many files no row had named."""
     before = _count(files)
-    later = ManualClock(SystemClock().now() + 2 * GRACE)
+    later = ManualClock(SystemClock().now() + 2 * YOUNG)
     collector = ArtifactCollector(store, BlobFolder(files), space="main", clock=later)
     while collector.step() or collector.is_in_a_round:
         pass
