@@ -82,14 +82,16 @@ def test_only_the_first_job_of_an_empty_lane_notifies(url, job):
     """A commit that notifies excludes every other commit that notifies: under load there must be none."""
     store = holdfast.connect(url)
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"LISTEN {listen.channel_of('holdfast')}")
+        channel = listen.channel_of("holdfast")
+        connection.execute(f"LISTEN {channel}")
         store.enqueue([job()])
         for _ in range(20):
             store.enqueue([job()])
         store.enqueue([job(type="another")])
-        notifications = [notify.payload for notify in connection.notifies(timeout=1, stop_after=3)]
+        connection.execute(f"NOTIFY {channel}, 'end'")
+        notifications = [notify.payload for notify in connection.notifies(timeout=LONG, stop_after=3)]
     store.close()
-    assert notifications == ["main", "main"]
+    assert notifications == ["main", "main", "end"]
 
 
 @pytest.mark.parametrize("poll", [False, True])

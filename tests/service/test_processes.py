@@ -84,7 +84,9 @@ def test_two_processes_on_one_database_are_one_service(postgres_database):
     url = postgres_database()
     with receiving() as receiver, serve_processes(url, 2, receiver.environment) as (first, second):
         check_driver(first, second)
-        claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
+        claim = in_thread(
+            lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 60})
+        )
         task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
         assert claim().json()["task"]["id"] == task_id
         body = {"leaseToken": claim().json()["leaseToken"], "progress": 1, "leaseSeconds": 2}
@@ -111,6 +113,7 @@ def test_two_processes_on_one_database_are_one_service(postgres_database):
         assert second.process.wait(TIMEOUT_SECONDS) == 0
 
 
+@pytest.mark.timeout(900)  # longer than that of the load
 @pytest.mark.parametrize("driver", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
 def test_replicas_that_are_killed_lose_no_task_and_no_callback(request, tmp_path, driver):
     """``run soak http`` has larger numbers."""

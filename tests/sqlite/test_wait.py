@@ -112,4 +112,4 @@ def test_a_busy_queue_keeps_its_rate(path, job):
         seconds = time.monotonic() - began
         assert reserved == jobs
         assert seconds > 0.9 * (jobs - 1) / rate
-        assert seconds < 2 * jobs / rate
+        assert seconds < 4 * jobs / rate

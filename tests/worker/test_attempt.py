@@ -1,7 +1,6 @@
 """One attempt in this process: the arguments of a handler, and the outcome of its answer."""
 
 import contextlib
-import time
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import Run
+from tests.waiting import wait_until
 from tests.worker.conftest import ended
 
 
@@ -125,16 +125,21 @@ def test_a_handler_returns_or_raises_control_values(app, way):
     assert (records["never"].state, records["never"].dead_reason) == ("dead", "no such customer")
 
 
+def wait_for_heartbeat(app, ctx):
+    granted = app.driver.inspect([ctx.job.id])[ctx.job.id].expires_at
+    wait_until(lambda: app.driver.inspect([ctx.job.id])[ctx.job.id].expires_at > granted)
+
+
 @pytest.mark.parametrize("ending", [ValueError("stopped"), Snooze(timedelta(hours=1)), Unrecoverable("stopped")])
 def test_any_ending_but_success_of_a_job_that_was_cancelled_meanwhile_counts_as_cancelled(app, ending):
     @app.handler("long")
     def long(_payload, ctx):
         app.client.cancel(ctx.job.id)
-        time.sleep(0.5)  # a heartbeat
+        wait_for_heartbeat(app, ctx)
         raise ending
 
     answer = long.enqueue()
-    worker = app.worker(WorkerOptions(lease=timedelta(seconds=1)))
+    worker = app.worker(WorkerOptions(lease=timedelta(seconds=3)))
     assert worker.process_once().status == "cancelled"
     assert ended(app, answer).state == "cancelled"
 
@@ -143,10 +148,10 @@ def test_a_job_that_was_cancelled_meanwhile_and_succeeds_is_acked(app):
     @app.handler("long")
     def long(_payload, ctx):
         app.client.cancel(ctx.job.id)
-        time.sleep(0.5)  # a heartbeat
+        wait_for_heartbeat(app, ctx)
 
     answer = long.enqueue()
-    assert app.worker(WorkerOptions(lease=timedelta(seconds=1))).process_once().status == "acked"
+    assert app.worker(WorkerOptions(lease=timedelta(seconds=3))).process_once().status == "acked"
     assert ended(app, answer).state == "done"
 
 

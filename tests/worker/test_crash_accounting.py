@@ -105,7 +105,7 @@ def test_three_outages_longer_than_a_lease_are_no_crash_of_a_long_job(app, tmp_p
             time.sleep(60)
 
     answer = app.client.enqueue(JobRequest(type="long", payload=None))
-    worker = app.worker(queues=("default",), processes=1, lease=timedelta(seconds=1), until_drained=True)
+    worker = app.worker(queues=("default",), processes=1, lease=timedelta(seconds=2), until_drained=True)
     worker.prepare()
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -113,7 +113,7 @@ def test_three_outages_longer_than_a_lease_are_no_crash_of_a_long_job(app, tmp_p
         _wait_for(lambda attempt=attempt: _is_running(app, answer.id, attempt))
         lock = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         lock.execute("BEGIN EXCLUSIVE")
-        time.sleep(2.5)
+        time.sleep(3.5)
         lock.execute("ROLLBACK")
         lock.close()
     thread.join(60)

@@ -1,12 +1,13 @@
 """What a worker reports to its observers."""
 
 import threading
-import time
 from datetime import timedelta
 
+from holdfast.connect import connect
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
+from tests.waiting import wait_until
 
 
 class Recorder(WorkerObserver):
@@ -40,13 +41,21 @@ class Failing(WorkerObserver):
 
 
 def run(app, *observers):
-    options = WorkerOptions(until_drained=True, processes=1, name="w", lease=timedelta(seconds=1))
+    options = WorkerOptions(until_drained=True, processes=1, name="w", lease=timedelta(seconds=2))
     return Worker(app.driver, options, catalogue=app.catalogue, observers=observers).run()
 
 
 def test_a_worker_reports_everything_that_it_does(app):
     recorder = Recorder()
-    app.handler("t")(lambda _: time.sleep(0.5)).enqueue()  # a heartbeat comes after a third of the lease
+    url = app.url
+
+    @app.handler("t")
+    def wait_for_heartbeat(_payload, ctx):
+        with connect(url) as store:
+            granted = store.inspect([ctx.job.id])[ctx.job.id].expires_at
+            wait_until(lambda: store.inspect([ctx.job.id])[ctx.job.id].expires_at > granted)
+
+    wait_for_heartbeat.enqueue()
     run(app, recorder)
     kinds = [report[0] for report in recorder.reports]
     assert recorder.reports[0] == ("started", "w", ["default"])

@@ -179,11 +179,11 @@ def test_without_queues_a_worker_uses_the_queues_of_the_app(app):
 def test_leases_are_extended_while_a_handler_holds_the_gil_for_three_lease_times(app, drain):
     @app.handler("hold")
     def hold(_payload):
-        ctypes.PyDLL(None).usleep(3_000_000)  # PyDLL keeps the GIL
+        ctypes.PyDLL(None).usleep(6_000_000)  # PyDLL keeps the GIL
         return os.getpid()
 
     answer = hold.enqueue()
-    assert drain(lease=timedelta(seconds=1)) == {"acked": 1}
+    assert drain(lease=timedelta(seconds=2)) == {"acked": 1}
     assert ended(app, answer).attempts == 1
 
 
