@@ -150,10 +150,11 @@ class AsyncClient:
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> Enqueued | list[Enqueued]:
-        """See ``Client.enqueue``. An async connection is used on this event loop, any other one in a thread.
+        """Store one job, or many; return one answer per request, in order.
 
-        A ``sqlite3.Connection`` must be created with ``check_same_thread=False``. A call with a connection that is
-        cancelled ends only when it no longer uses the connection.
+        An async connection is used on this event loop, any other one in a thread. A ``sqlite3.Connection`` must be
+        created with ``check_same_thread=False``. A call with a connection that is cancelled ends only when it no longer
+        uses the connection.
         """
 
         def enqueue(client: Client, joined: object = None) -> Enqueued | list[Enqueued]:
@@ -171,7 +172,10 @@ class AsyncClient:
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
-        """See ``Client.enqueue_many``. The payloads are read and encoded in the thread, too."""
+        """Store one job per payload; everything else is as in ``template``.
+
+        The payloads are read and encoded in the thread, too.
+        """
 
         def enqueue(client: Client, joined: object = None) -> list[Enqueued]:
             return client.enqueue_many(
@@ -181,11 +185,14 @@ class AsyncClient:
         return await (self._call(enqueue) if connection is None else self._call_joined(enqueue, connection))
 
     async def get(self, job_id: str) -> JobRecord | None:
-        """See ``Client.get``."""
+        """Return the job as it is stored now; None if this space does not know it."""
         return await self._call(lambda client: client.get(job_id))
 
     async def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:  # noqa: ASYNC109 - the same signature as Client.wait
-        """See ``Client.wait``. A waiting call holds no thread between two polls."""
+        """Wait until the job is done, dead or cancelled, and return it.
+
+        A waiting call holds no thread between two polls.
+        """
         pauses = poll_pauses(timeout)
         record = await self._get_existing(job_id)
         for pause in pauses:
@@ -196,19 +203,19 @@ class AsyncClient:
         return require_ended(record)
 
     async def result(self, job: JobRecord | str) -> object:
-        """See ``Client.result``."""
+        """Return the result of a done job; None if its handler returned None."""
         return await self._call(lambda client: client.result(job))
 
     async def execution(self, job: JobRecord | str) -> ExecutionResult | None:
-        """See ``Client.execution``."""
+        """Return the last attempt of a job, with what its handler printed; None if its handler captures no output."""
         return await self._call(lambda client: client.execution(job))
 
     async def requeue(self, job_ids: Sequence[str]) -> list[bool]:
-        """See ``Client.requeue``."""
+        """Run dead or cancelled jobs again; return whether each was requeued."""
         return await self._call(lambda client: client.requeue(job_ids))
 
     async def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
-        """See ``Client.requeue_signed``."""
+        """Sign dead letters that you have reviewed, as they are in these records, and requeue them."""
         return await self._call(lambda client: client.requeue_signed(jobs))
 
     async def domains(
@@ -220,7 +227,7 @@ class AsyncClient:
         limit: int = 100,
         after: str | None = None,
     ) -> Page[DomainInfo]:
-        """See ``Client.domains``."""
+        """Return a page of the domains that have open jobs or are halted, ordered by queue and name."""
         return await self._call(
             lambda client: client.domains(queue, status=status, name=name, limit=limit, after=after)
         )
@@ -233,15 +240,15 @@ class AsyncClient:
         *,
         position: int | None = None,
     ) -> bool:
-        """See ``Client.resume_domain``."""
+        """Let a halted domain go on, or move its position; return whether this call changed the domain."""
         return await self._call(lambda client: client.resume_domain(queue, domain, action, position=position))
 
     async def forget_domain(self, queue: str, domain: str) -> bool:
-        """See ``Client.forget_domain``."""
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
         return await self._call(lambda client: client.forget_domain(queue, domain))
 
     async def cancel(self, job_id: str) -> State:
-        """See ``Client.cancel``."""
+        """Cancel a waiting job, or request that a running job stops; return the new state."""
         return await self._call(lambda client: client.cancel(job_id))
 
     async def _get_existing(self, job_id: str) -> JobRecord:

@@ -536,7 +536,10 @@ class Holdfast:
         return self.client.enqueue(request, connection=connection, on_conflict=on_conflict)
 
     async def aenqueue(self, type: str, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
-        """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
+        """Store a job of this type, as its handler says.
+
+        Nothing blocks the event loop, also if the store must be opened first.
+        """
         connection, on_conflict, fields = split_keywords(keywords)
         request = self._request(type, payload, fields)
         return await self.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)

@@ -295,7 +295,7 @@ class Client:
         return store.requeue(job_ids)
 
     def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
-        """Sign dead letters that you have reviewed, as they are in these records, and requeue them. See ``requeue``.
+        """Sign dead letters that you have reviewed, as they are in these records, and requeue them.
 
         For jobs that were rejected because of their signature. A job that was changed after the review is rejected
         again. Logs ``job.signed_again``. Needs a client with a ``signer``.
@@ -314,7 +314,7 @@ class Client:
         limit: int = 100,
         after: str | None = None,
     ) -> Page[DomainInfo]:
-        """Return a page of the domains that have open jobs or are halted: see ``Admin.domains``."""
+        """Return a page of the domains that have open jobs or are halted, ordered by queue and name."""
         return self._store.domains(queue, status=status, name=name, limit=limit, after=after)
 
     def resume_domain(
@@ -327,7 +327,7 @@ class Client:
     ) -> bool:
         """Let a halted domain go on, or move its position; return whether this call changed the domain.
 
-        See ``Admin.resume``. Logs ``domain.resumed``.
+        With ``position``, the domain waits for no offset below it any more. Logs ``domain.resumed``.
         """
         changed = self._store.resume(queue, domain, action, position=position)
         if changed:
@@ -335,9 +335,9 @@ class Client:
         return changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """Remove the ended offsets of a domain without open jobs: see ``Admin.forget_domain``.
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt.
 
-        Logs ``domain.forgotten``.
+        Returns False if the domain has an open job, or nothing to remove. Logs ``domain.forgotten``.
         """
         forgotten = self._store.forget_domain(queue, domain)
         if forgotten:

@@ -63,11 +63,11 @@ class KeyFile:
         self._checked_at = monotonic()
 
     def current(self) -> KeyRing:
-        """See ``KeySource.current``."""
+        """Return the keys of the file; they may be a few seconds old."""
         return self.reload() if monotonic() - self._checked_at > self._check_interval_seconds else self._state[1]
 
     def reload(self) -> KeyRing:
-        """See ``KeySource.reload``. A file that cannot be read now changes nothing: the known keys stay valid."""
+        """Read the file again if it has changed, and return its keys. The known keys stay if it cannot be read."""
         self._checked_at = monotonic()
         with suppress(InvalidInput):
             stamp = _stamp(self._path)

@@ -178,7 +178,10 @@ class Task(Generic[Payload, Result, Params, Answer]):
     async def aenqueue(self, payload: Payload, **keywords: Unpack[EnqueueKeywords]) -> Enqueued: ...
 
     async def aenqueue(self, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
-        """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
+        """Store one job for this handler.
+
+        Nothing blocks the event loop, also if the store must be opened first.
+        """
         connection, on_conflict, fields = split_keywords(keywords)
         request = self._request(payload, fields)
         return await self._app.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
@@ -190,7 +193,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
         keys: Iterable[str | None] | None = None,
         **keywords: Unpack[EnqueueManyKeywords],
     ) -> list[Enqueued]:
-        """See ``enqueue_many``. The payloads are read and encoded in a thread."""
+        """Store one job per payload, in large batches. The payloads are read and encoded in a thread."""
         connection, on_conflict, fields = _split_many(keywords)
         check_payloads(payloads)
         encoded, limit_keys = self._encode_many(payloads, fields)
@@ -214,7 +217,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
     async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result: ...  # noqa: ASYNC109
 
     async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> object:  # noqa: ASYNC109 - the same signature as ``result``
-        """See ``result``. A waiting call holds no thread."""
+        """Return the result of a done job, as the type that the handler returns. A waiting call holds no thread."""
         client = self._app.async_client
         found = await client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
         return self.handler.decode_result(await client.result(found))

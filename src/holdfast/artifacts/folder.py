@@ -37,25 +37,25 @@ class BlobFolder:
             raise InvalidInput("artifacts", wanted="a folder that can be written", got=got) from error
 
     def create(self, folder: str) -> FileWriter:
-        """See ``BlobStore.create``."""
+        """Begin a blob in a folder, which need not exist."""
         place = self._path(folder)
         place.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return FileWriter(place, self._root)
 
     def read(self, folder: str, digest: str, *, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """See ``BlobStore.read``."""
+        """Return the bytes from ``start`` up to ``stop`` in pieces."""
         if not _DIGEST.fullmatch(digest):
             raise InvalidInput("digest", wanted="a SHA-256 in hex", got=digest)
         descriptor = os.open(self._path(folder) / digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return _Pieces(descriptor, start, stop)
 
     def remove(self, folder: str) -> None:
-        """See ``BlobStore.remove``."""
+        """Remove a folder with all blobs in it and below it."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._path(folder))
 
     def retain(self, folder: str, keep: Collection[str], *, before: float) -> bool:
-        """See ``BlobStore.retain``."""
+        """Remove the parts of a folder that were last written before an instant, in seconds since the epoch."""
         place = self._path(folder)
         left = 0
         try:
@@ -107,7 +107,7 @@ class _Pieces(Iterator[bytes]):
 
 
 class FileWriter:
-    """See ``BlobWriter``."""
+    """One blob that is being written, in a file of its own until it is whole."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         self._folder = folder
@@ -119,7 +119,7 @@ class FileWriter:
         self.size = 0
 
     def write(self, data: bytes, /) -> None:
-        """See ``BlobWriter.write``."""
+        """Append bytes."""
         assert self._file is not None
         view = memoryview(data)
         while view:  # an unbuffered file may take less than it is given
@@ -128,11 +128,14 @@ class FileWriter:
         self.size += len(data)
 
     def digest(self) -> str:
-        """See ``BlobWriter.digest``."""
+        """Return the SHA-256 of the bytes so far, in hex."""
         return self._hash.hexdigest()
 
     def commit(self) -> str:
-        """See ``BlobWriter.commit``. A file that has the name already has the same bytes, so replacing it is safe."""
+        """Make the blob durable and visible; return its SHA-256 in hex.
+
+        A file that has the name already has the same bytes, so replacing it is safe.
+        """
         assert self._file is not None
         os.fsync(self._file.fileno())
         self._close()
@@ -145,7 +148,7 @@ class FileWriter:
         return digest
 
     def abort(self) -> None:
-        """See ``BlobWriter.abort``."""
+        """Forget the bytes."""
         if self._file is not None:
             try:
                 self._close()

@@ -30,7 +30,7 @@ class _TextParameter(click.ParamType):  # type: ignore[type-arg] # generic in ne
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See ``click.ParamType``. A default that is not text is returned unchanged."""
+        """Return the value of a text. A default that is not text is returned unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -48,7 +48,7 @@ class Duration(_TextParameter):
         self._least = least
 
     def parse(self, text: str) -> timedelta:
-        """See ``duration.parse``."""
+        """Return the length of a text such as ``90s``, at least ``least``, exact to the microsecond."""
         value = duration.parse("duration", text)
         if value < self._least:
             raise InvalidInput("duration", wanted=f"at least {duration.format_exact(self._least)}", got=text)
@@ -61,7 +61,7 @@ class DurationOrForever(_TextParameter):
     name = "duration|forever"
 
     def parse(self, text: str) -> timedelta | None:
-        """See ``duration.parse``."""
+        """Return the length of a text such as ``90s``, exact to the microsecond; None for ``forever``."""
         return None if text == "forever" else duration.parse("duration", text)
 
 
@@ -99,7 +99,7 @@ class Address(_TextParameter):
     name = "host:port"
 
     def parse(self, text: str) -> tuple[str, int]:
-        """See ``parse_address``."""
+        """Return the host and port of ``9000``, ``:9000``, ``host:9000`` or ``[::1]:9000``."""
         return parse_address(text)
 
 
@@ -109,7 +109,7 @@ class Instant(_TextParameter):
     name = "instant"
 
     def parse(self, text: str) -> datetime:
-        """See ``instant.parse``."""
+        """Return the instant of a text as an aware datetime."""
         return instant.parse("instant", text)
 
 
@@ -137,7 +137,7 @@ class Rate(_TextParameter):
     name = "rate"
 
     def parse(self, text: str) -> float:
-        """See ``duration.parse_rate``."""
+        """Return a rate per second from ``10``, ``10/s``, ``600/m``, ``5/h`` or ``1/d``."""
         return duration.parse_rate("rate", text)
 
 
@@ -147,7 +147,7 @@ class RetryPolicy(_TextParameter):
     name = "policy"
 
     def parse(self, text: str) -> retry.BuiltInPolicy:
-        """See ``retry.parse``."""
+        """Return the policy of a text, as ``str(policy)`` writes it."""
         return retry.parse(text)
 
 
@@ -169,7 +169,7 @@ class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new v
         self._value_type = value_type
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See ``click.ParamType``."""
+        """Return False for the word ``none``; any other text is read as the value type reads it."""
         return False if value == "none" else self._value_type.convert(value, param, ctx)
 
 

@@ -167,7 +167,7 @@ class BuiltinHandlers:
         return self._app.handler(type, **keywords)(command)
 
     def add_listener(self, event: str, function: Callable[..., Any], *, namespace: Mapping[str, Any]) -> None:
-        """Register a listener. See ``Holdfast.on``."""
+        """Call a function for each event of this name."""
         listener = named_functions.check_plain("listener", make_handler(event, function, namespace=namespace))
         name = f"{function.__module__}.{function.__qualname__}"
         listeners = self._listeners.setdefault(event, {})
@@ -176,7 +176,7 @@ class BuiltinHandlers:
         listeners[name] = listener
 
     def add_command(self, name: str, function: Callable[..., Any], *, namespace: Mapping[str, Any]) -> None:
-        """Register a command. See ``Holdfast.command``."""
+        """Call a function for each command of this name."""
         command = named_functions.check_plain("command", make_handler(name, function, namespace=namespace))
         if name in self._commands:
             raise InvalidInput("command", wanted="one function for each command", got=f"a second one for {name}")

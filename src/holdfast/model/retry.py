@@ -70,7 +70,7 @@ class NoDelay:
         return timedelta()
 
     def delay(self, attempt: int, random: float) -> timedelta:  # noqa: ARG002 - of the protocol
-        """See ``RetryPolicy.delay``."""
+        """Return no delay, after any attempt."""
         return timedelta()
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Fixed:
         return self.base
 
     def delay(self, attempt: int, random: float) -> timedelta:  # noqa: ARG002 - of the protocol
-        """See ``RetryPolicy.delay``."""
+        """Return the same delay after each attempt; ``random`` is in [0, 1), for jitter."""
         return self.jitter.apply(from_timedelta(self.base), random)
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class Linear:
         _check_growing(self)
 
     def delay(self, attempt: int, random: float) -> timedelta:
-        """See ``RetryPolicy.delay``."""
+        """Return the delay after ``attempt`` failed (1 is the first run): ``base`` for each attempt, then jitter."""
         length = min(attempt * from_timedelta(self.base), from_timedelta(self.max_delay))
         return self.jitter.apply(length, random)
 
@@ -142,7 +142,7 @@ class Exponential:
             raise InvalidInput("factor", wanted=f"a number from 1 to {MAX_FACTOR}", got=self.factor)
 
     def delay(self, attempt: int, random: float) -> timedelta:
-        """See ``RetryPolicy.delay``."""
+        """Return the delay after ``attempt`` failed (1 is the first run): the last one times ``factor``, and jitter."""
         return self.jitter.apply(self._length(attempt - 1), random)
 
     def _length(self, steps: int) -> int:
@@ -177,7 +177,7 @@ class Custom:
         _check_jitter(self.jitter)
 
     def delay(self, attempt: int, random: float) -> timedelta:
-        """See ``RetryPolicy.delay``. A negative delay counts as zero."""
+        """Return what the function returns for ``attempt``, at most ``max_delay``; a negative delay counts as zero."""
         delay = self.function(attempt)
         if not isinstance(delay, timedelta):
             raise InvalidInput("delay", wanted="a timedelta from the policy's function", got=delay)

@@ -107,27 +107,27 @@ class Health(WorkerObserver):
         return judge_ready(self._facts, self._now())
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
-        """See ``WorkerObserver.started``."""
+        """Begin with no facts but the instant of the start."""
         del worker, queues
         self._facts = Facts(started_at=self._now())
 
     def looped(self, *, full: bool) -> None:
-        """See ``WorkerObserver.looped``."""
+        """Note that the loop has come round, and whether the worker is full."""
         self._learn(looped_at=self._now(), is_full=full)
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
-        """See ``WorkerObserver.reserved``."""
+        """Note that the store has answered a reserve."""
         del reservations, seconds
         now = self._now()
         self._learn(reserved_at=now, answered_at=now, failure="")
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        """See ``WorkerObserver.settled``."""
+        """Note that the store has answered, unless it failed to settle one of these attempts."""
         if not any(isinstance(one.refused, StoreError) for one in settled):
             self.store_answered()
 
     def extended(self, leases: int, late_seconds: float) -> None:
-        """See ``WorkerObserver.extended``."""
+        """Note that the store has answered a heartbeat."""
         del leases, late_seconds
         self.store_answered()
 
@@ -136,15 +136,15 @@ class Health(WorkerObserver):
         self._learn(answered_at=self._now())
 
     def store_failed(self, task: str, error: StoreError) -> None:
-        """See ``WorkerObserver.store_failed``."""
+        """Note which call failed, and the type of its error."""
         self._learn(failure=f"{task}: {type(error).__name__}")  # no text of the error: it may name hosts and users
 
     def stopping(self) -> None:
-        """See ``WorkerObserver.stopping``."""
+        """Note that the worker reserves no more, and lets running jobs end."""
         self._learn(is_stopping=True)
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
-        """See ``WorkerObserver.stopped``."""
+        """Note that the worker has ended."""
         del worker, statuses
         self._learn(has_stopped=True)
 

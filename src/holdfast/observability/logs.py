@@ -52,11 +52,11 @@ class LogObserver(WorkerObserver):
     # The worker -------------------------------------------------------------------------------------------------
 
     def attached(self, worker: ObservedWorker) -> None:
-        """See ``WorkerObserver.attached``."""
+        """Remember the worker, whose options and progress some records show."""
         self._observed = worker
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
-        """See ``WorkerObserver.started``."""
+        """Log ``worker.started``, with the queues and the main options."""
         self._worker = worker
         facts: dict[str, object] = {}
         if self._observed is not None:
@@ -69,7 +69,7 @@ class LogObserver(WorkerObserver):
         self._log(events.WORKER_STARTED, queues=list(queues), **facts)
 
     def stopping(self) -> None:
-        """See ``WorkerObserver.stopping``."""
+        """Log ``worker.stopping``, with the reason and the number of running attempts."""
         if self._observed is None:
             return
         drain = self._observed.options.drain
@@ -81,11 +81,11 @@ class LogObserver(WorkerObserver):
         )
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:  # noqa: ARG002 - known since ``started``
-        """See ``WorkerObserver.stopped``."""
+        """Log ``worker.stopped``, with the number of attempts of each status."""
         self._log(events.WORKER_STOPPED, statuses=dict(statuses))
 
     def child_exited(self, child: ExitedChild) -> None:
-        """See ``WorkerObserver.child_exited``."""
+        """Log ``child.replaced``, with the reason and the exit code."""
         level = logging.INFO if child.reason == "recycled" else events.CHILD_REPLACED.level
         reason = f"{child.reason}: {child.shortage}" if child.shortage else child.reason
         facts = {"pid": child.pid, "exit": exit_text(child.code), "reason": reason, "jobs": child.finished}
@@ -94,14 +94,17 @@ class LogObserver(WorkerObserver):
     # Jobs -------------------------------------------------------------------------------------------------------
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:  # noqa: ARG002 - not logged
-        """See ``WorkerObserver.reserved``."""
+        """Log ``job.reserved`` for each job, and the end of an outage of ``reserve``."""
         self._end_outage("reserve")
         if reservations and log.isEnabledFor(events.JOB_RESERVED.level):
             for reservation in reservations:
                 self._log_job(events.JOB_RESERVED, reservation)
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        """See ``WorkerObserver.settled``. With the level ``warning`` a batch of acks costs one look at each status."""
+        """Log each ended attempt by its status.
+
+        With the level ``warning`` a batch of acks costs one look at each status.
+        """
         if self._outages and not isinstance(settled[0].refused, StoreError):
             self._end_outage("settle")
         logs_done = log.isEnabledFor(events.JOB_DONE.level)
@@ -157,7 +160,7 @@ class LogObserver(WorkerObserver):
                 assert_never(settlement)
 
     def lease_lost(self, run: Run, error: LeaseError | None) -> None:
-        """See ``WorkerObserver.lease_lost``. A lease that was not extended in time is refused later: logged once."""
+        """Log ``lease.lost``. A lease that was not extended in time is refused later: logged once."""
         if error is not None and run.stop_reason is StopReason.LOST:
             return
         duration = None if run.began_at is None else monotonic() - run.began_at
@@ -165,7 +168,7 @@ class LogObserver(WorkerObserver):
         self._log_job(events.LEASE_LOST, run.reservation, duration=duration, reason=reason)
 
     def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
-        """See ``WorkerObserver.reaped``."""
+        """Log each expired lease that the store tells of, and the number of the others."""
         told = expired if "dead" in self._statuses else ()  # else another report has the endings of jobs
         log_expired(told, worker=self._worker)
         if leases > len(told):
@@ -174,11 +177,11 @@ class LogObserver(WorkerObserver):
     # The store --------------------------------------------------------------------------------------------------
 
     def extended(self, leases: int, late_seconds: float) -> None:  # noqa: ARG002 - for metrics
-        """See ``WorkerObserver.extended``."""
+        """Log the end of an outage of ``extend``."""
         self._end_outage("extend", is_over=leases > 0)
 
     def store_failed(self, task: str, error: StoreError) -> None:
-        """See ``WorkerObserver.store_failed``. An outage is logged when it begins, and then now and then."""
+        """Log ``store.failed`` when an outage begins, and then now and then."""
         now = monotonic()
         outage = self._outages.get(task)
         if outage is None:

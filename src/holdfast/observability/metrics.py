@@ -84,14 +84,14 @@ class InMemoryMetrics:
         self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {}
 
     def count(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.count``."""
+        """Add ``value`` to a counter in memory."""
         key = _key(name, labels)
         with self._lock:
             series = self._numbers.setdefault(name, {})
             series[key] = series.get(key, 0) + value
 
     def observe(self, name: str, values: Sequence[float], labels: Labels, /) -> None:
-        """See ``Metrics.observe``."""
+        """Add values to a histogram in memory."""
         key = _key(name, labels)
         with self._lock:
             series = self._histograms.setdefault(name, {})
@@ -100,7 +100,7 @@ class InMemoryMetrics:
             series[key].add(values)
 
     def gauge(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.gauge``."""
+        """Set a gauge in memory."""
         key = _key(name, labels)
         with self._lock:
             self._numbers.setdefault(name, {})[key] = value

@@ -20,21 +20,21 @@ class GuardedMetrics:
         self._failures = FailureLog("metrics.failed", now)
 
     def count(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.count``."""
+        """Add ``value`` to a counter of the collector; an exception is only logged."""
         try:
             self._collector.count(name, value, labels)
         except Exception as error:  # noqa: BLE001 - what it counts has happened
             self._failures.add(error)
 
     def observe(self, name: str, values: Sequence[float], labels: Labels, /) -> None:
-        """See ``Metrics.observe``."""
+        """Add values to a histogram of the collector; an exception is only logged."""
         try:
             self._collector.observe(name, values, labels)
         except Exception as error:  # noqa: BLE001
             self._failures.add(error)
 
     def gauge(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.gauge``."""
+        """Set a gauge of the collector; an exception is only logged."""
         try:
             self._collector.gauge(name, value, labels)
         except Exception as error:  # noqa: BLE001
@@ -48,16 +48,16 @@ class MetricsGroup:
         self._collectors = tuple(GuardedMetrics(collector) for collector in collectors)
 
     def count(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.count``."""
+        """Add ``value`` to a counter of each collector."""
         for collector in self._collectors:
             collector.count(name, value, labels)
 
     def observe(self, name: str, values: Sequence[float], labels: Labels, /) -> None:
-        """See ``Metrics.observe``."""
+        """Add values to a histogram of each collector."""
         for collector in self._collectors:
             collector.observe(name, values, labels)
 
     def gauge(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.gauge``."""
+        """Set a gauge of each collector."""
         for collector in self._collectors:
             collector.gauge(name, value, labels)

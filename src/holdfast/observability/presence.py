@@ -150,7 +150,7 @@ class PresenceObserver(WorkerObserver):
         self._thread: threading.Thread | None = None
 
     def attached(self, worker: ObservedWorker) -> None:
-        """See ``WorkerObserver.attached``."""
+        """Remember the worker, whose presence the thread writes."""
         self._worker = worker
 
     def started(self, worker: str, queues: Sequence[str]) -> None:

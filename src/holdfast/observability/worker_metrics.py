@@ -65,7 +65,7 @@ class MetricsObserver(WorkerObserver):
         self._change_in_flight(dict.fromkeys(self._jobs, 0), 1)
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
-        """See ``WorkerObserver.reserved``."""
+        """Count these jobs and their waits, and the time of the reserve."""
         metrics, now = self._metrics, wall_clock()
         metrics.gauge(table.LAST_RESERVE.name, now / SECOND, {})
         metrics.observe(table.RESERVE_SECONDS.name, (seconds,), {})
@@ -82,7 +82,7 @@ class MetricsObserver(WorkerObserver):
             metrics.observe(table.WAIT.name, _waits(jobs, now), labels)
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        """See ``WorkerObserver.settled``."""
+        """Count these attempts by queue, type and status, and their durations."""
         groups: defaultdict[JobNames, list[Settled]] = defaultdict(list)
         for one in settled:
             job = one[0].reservation.job
@@ -119,18 +119,18 @@ class MetricsObserver(WorkerObserver):
             self._metrics.count(table.REFUSED.name, refused, {"verb": "settle"})
 
     def extended(self, leases: int, late_seconds: float) -> None:
-        """See ``WorkerObserver.extended``."""
+        """Add the lateness of a heartbeat to its histogram."""
         if leases:
             self._metrics.observe(table.HEARTBEAT_LATE.name, (late_seconds,), {})
 
     def lease_lost(self, run: Run, error: LeaseError | None) -> None:
-        """See ``WorkerObserver.lease_lost``."""
+        """Count a heartbeat that was refused."""
         del run
         if error is not None:  # else the store did not answer in time
             self._metrics.count(table.REFUSED.name, 1, {"verb": "extend"})
 
     def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
-        """See ``WorkerObserver.reaped``."""
+        """Count expired leases, and the jobs that are dead because of them."""
         unreadable = sum(one.row.ending is Ending.FAILED for one in expired)  # no lease of theirs has expired
         self._metrics.count(table.REAPED.name, leases - unreadable, {})
         dead = Counter((one.row.queue, one.row.type, one.dead_reason) for one in expired if one.dead_reason is not None)
@@ -138,7 +138,7 @@ class MetricsObserver(WorkerObserver):
             self._count_dead(self._labels((queue, type_)), reason, count)
 
     def store_failed(self, task: str, error: StoreError) -> None:
-        """See ``WorkerObserver.store_failed``."""
+        """Count a failed call by its task."""
         del error
         self._metrics.count(table.STORE_FAILURES.name, 1, {"task": task if task in TASKS else OTHER})
 

@@ -97,11 +97,11 @@ class KeyRing:
         return self._by_id.get(key_id)
 
     def current(self) -> KeyRing:
-        """See ``KeySource.current``."""
+        """Return this ring, whose keys never change."""
         return self
 
     def reload(self) -> KeyRing:
-        """See ``KeySource.reload``."""
+        """Return this ring, whose keys never change."""
         return self
 
 

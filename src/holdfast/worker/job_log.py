@@ -56,7 +56,7 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose records carry the fields of one job. ``extra`` of a call adds fields, and replaces none."""
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
-        """See ``logging.LoggerAdapter.process``."""
+        """Add the fields of the job to the ``extra`` of a call."""
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
         return msg, kwargs
 

@@ -71,7 +71,7 @@ class StoreJobSource:
         self._worker = worker
 
     def reserve(self, demand: Demand) -> list[Reservation]:
-        """See ``JobSource.reserve``."""
+        """Reserve due jobs of the store."""
         return self._driver.reserve(
             self._queues,
             limit=demand.limit,
@@ -84,9 +84,9 @@ class StoreJobSource:
         )
 
     def wait(self, timeout: float) -> None:
-        """See ``JobSource.wait``."""
+        """Wait until a job of the queues may be due, at most ``timeout`` seconds."""
         self._driver.wait(self._queues, timeout=timeout)
 
     def is_drained(self) -> bool:
-        """See ``JobSource.is_drained``."""
+        """Whether the store has no open job of these queues and types, or only such as a stopped domain blocks."""
         return not self._driver.any_open(self._queues, self._types) or has_only_blocked(self._driver, self._queues)

@@ -99,51 +99,51 @@ class Observers(WorkerObserver):
         return bool(self._observers)
 
     def attached(self, worker: ObservedWorker) -> None:
-        """See ``WorkerObserver.attached``."""
+        """Tell each observer which worker it observes."""
         self._report(lambda each: each.attached(worker))
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
-        """See ``WorkerObserver.started``."""
+        """Tell each observer that the worker is about to reserve its first jobs."""
         self._report(lambda each: each.started(worker, queues))
 
     def looped(self, *, full: bool) -> None:
-        """See ``WorkerObserver.looped``."""
+        """Tell each observer that the worker's loop has come round."""
         self._report(lambda each: each.looped(full=full))
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
-        """See ``WorkerObserver.reserved``."""
+        """Give each observer the jobs of a reserve, maybe none."""
         self._report(lambda each: each.reserved(reservations, seconds))
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        """See ``WorkerObserver.settled``."""
+        """Give each observer the attempts that have ended."""
         self._report(lambda each: each.settled(settled))
 
     def extended(self, leases: int, late_seconds: float) -> None:
-        """See ``WorkerObserver.extended``."""
+        """Tell each observer that a heartbeat has extended leases."""
         self._report(lambda each: each.extended(leases, late_seconds))
 
     def lease_lost(self, run: Run, error: LeaseError | None) -> None:
-        """See ``WorkerObserver.lease_lost``."""
+        """Tell each observer that an attempt has lost its lease."""
         self._report(lambda each: each.lease_lost(run, error))
 
     def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
-        """See ``WorkerObserver.reaped``."""
+        """Tell each observer that expired leases were ended."""
         self._report(lambda each: each.reaped(leases, expired))
 
     def store_failed(self, task: str, error: StoreError) -> None:
-        """See ``WorkerObserver.store_failed``."""
+        """Tell each observer that a call to the store failed."""
         self._report(lambda each: each.store_failed(task, error))
 
     def child_exited(self, child: ExitedChild) -> None:
-        """See ``WorkerObserver.child_exited``."""
+        """Tell each observer that a child process has exited."""
         self._report(lambda each: each.child_exited(child))
 
     def stopping(self) -> None:
-        """See ``WorkerObserver.stopping``."""
+        """Tell each observer that the worker was asked to stop."""
         self._report(lambda each: each.stopping())
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
-        """See ``WorkerObserver.stopped``."""
+        """Tell each observer that the worker has ended."""
         self._report(lambda each: each.stopped(worker, statuses))
 
     def _report(self, report: Callable[[WorkerObserver], None]) -> None:

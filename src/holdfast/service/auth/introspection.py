@@ -86,7 +86,7 @@ class IdentityTokens:
         self.unchecked = Unchecked()
 
     async def authenticate(self, token: str) -> Principal:
-        """See ``Provider.authenticate``."""
+        """Return who calls, as the identity service says, now or a short time ago."""
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()  # the cache has no tokens
         kept: _Active | _Failed | None = self._known.get(digest)
         is_known = kept is not None
@@ -102,7 +102,7 @@ class IdentityTokens:
         return kept.principal
 
     async def check(self) -> bool:
-        """See ``Provider.check``."""
+        """Return whether the identity service answers; it is asked again now and then while it does not."""
         if not self._requests.works and self._now() - self._checked_at >= self._check_seconds:
             self._checked_at = self._now()
             with contextlib.suppress(AuthUnavailable):
@@ -110,7 +110,7 @@ class IdentityTokens:
         return bool(self._requests.works)
 
     def close(self) -> None:
-        """See ``Provider.close``."""
+        """End the threads that ask the identity service."""
         self._requests.close()
         self._known_requests.close()
 

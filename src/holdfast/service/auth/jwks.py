@@ -63,7 +63,7 @@ class JwksTokens:
         self._audience = audience
 
     async def authenticate(self, token: str) -> Principal:
-        """See ``Provider.authenticate``."""
+        """Return who calls, by a token that one of the published keys has signed."""
         kid, algorithm = _read_header(token)
         if self._keys.has(kid):
             keys = await self._keys.find(kid)
@@ -83,11 +83,11 @@ class JwksTokens:
         return self._rules.principal_of(claims)
 
     async def check(self) -> bool:
-        """See ``Provider.check``."""
+        """Return whether there are keys to check tokens with."""
         return await self._keys.are_usable()
 
     def close(self) -> None:
-        """See ``Provider.close``."""
+        """End the threads that fetch keys."""
         self._requests.close()
 
 

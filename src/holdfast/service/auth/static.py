@@ -58,18 +58,18 @@ class StaticTokens:
             raise InvalidInput(file, wanted="each token once", got="one token twice")
 
     async def authenticate(self, token: str) -> Principal:
-        """See ``Provider.authenticate``."""
+        """Return the principal of a token of the file. Raises ``TokenRefused`` for any other one."""
         principal = self._principals.get(_digest(token))
         if principal is None:
             raise TokenRefused("the file has no such token")
         return principal
 
     async def check(self) -> bool:
-        """See ``Provider.check``."""
+        """Return True: tokens are compared with those of the file, which was read."""
         return True
 
     def close(self) -> None:
-        """See ``Provider.close``."""
+        """Do nothing: there are no threads."""
 
 
 def _digest(token: str) -> bytes:

@@ -171,7 +171,10 @@ class RowSource:
         self._refused: InvalidInput | None = None  # a row that ends the run
 
     def reserve(self, demand: Demand) -> list[Reservation]:
-        """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
+        """Return jobs that are leased to this worker; jobs of new rows are stored first.
+
+        Jobs in the store go before new rows: retries, and jobs that were stored ahead.
+        """
         if self._refused is not None:
             return []
         store_ahead = self._rows.is_ordered or (self._speed_is_known and not demand.short_jobs)
@@ -191,12 +194,12 @@ class RowSource:
         return reservations
 
     def wait(self, timeout: float) -> None:
-        """See ``JobSource.wait``. Returns at once while there are rows to store."""
+        """Wait until a stored job may be due, at most ``timeout`` seconds; not at all while there are rows to store."""
         if not self._has_rows:
             self._stored_jobs.wait(timeout)
 
     def is_drained(self) -> bool:
-        """See ``JobSource.is_drained``. Never while there are rows to store."""
+        """Whether all rows are stored and no job of them is open."""
         return not self._has_rows and self._stored_jobs.is_drained()
 
     def report(self) -> pa.RecordBatch:

@@ -231,7 +231,7 @@ class _AttemptQueue(WorkerObserver):
         self._clock = SystemClock()
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        """See ``WorkerObserver.settled``."""
+        """Queue these attempts with the instant of the settlement."""
         self._queue.put((settled, self._clock.now()))
 
 
