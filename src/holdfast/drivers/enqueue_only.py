@@ -26,7 +26,7 @@ class EnqueueOnly:
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``; durable when the caller commits."""
+        """Store new jobs and return one answer per record, in order; durable when the caller commits."""
         raise NotImplementedError
 
     def _check_replace_dead(self, replace_dead_before: int | None) -> None:

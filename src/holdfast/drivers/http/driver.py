@@ -77,7 +77,7 @@ class HttpDriver:
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``."""
+        """Store new jobs and return one answer per record, in order."""
         self._validation.check_enqueue(jobs)
         if writes:
             self._validation.check_enqueue_writes(jobs, writes)
@@ -109,7 +109,9 @@ class HttpDriver:
         prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
-        """See ``Driver.reserve``. A repeated request gets the first answer, if the same process of the service has it.
+        """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``.
+
+        A repeated request gets the first answer, if the same process of the service has it.
 
         If that process died before it answered, the leases expire.
         """
@@ -143,7 +145,7 @@ class HttpDriver:
         notes: Mapping[str, Note] | None = None,
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
-        """See ``Driver.extend``."""
+        """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
         self._validation.check_extend(leases, lease_for)
         arguments = messages.ExtendArguments(
             leases=list(leases), lease_for=lease_for, notes=None if notes is None else dict(notes), now=self._now(now)
@@ -152,7 +154,7 @@ class HttpDriver:
         return answers
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """See ``Driver.settle``."""
+        """End leases, each as its settlement says; return None or the refusal of each one, in order."""
         self._validation.check_settle(settlements)
         arguments = messages.SettleArguments(settlements=list(settlements), now=self._now(now))
         answers: list[LeaseError | None] = self._call("settle", arguments)
@@ -166,21 +168,24 @@ class HttpDriver:
         limit: int = REAP_LIMIT,
         now: int | None = None,
     ) -> int:
-        """See ``Driver.reap``."""
+        """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
         names = self._validation.check_reap(queues, worker, limit)
         arguments = messages.ReapArguments(queues=names, worker=worker, limit=limit, now=self._now(now))
         ended: int = self._call("reap", arguments)
         return ended
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
-        """See ``Driver.report_outage``."""
+        """Report leases that expired while the caller could not reach the store."""
         self._validation.check_leases(leases)
         arguments = messages.LeasesArguments(leases=list(leases), now=self._now(now))
         answers: list[bool] = self._call("report_outage", arguments)
         return answers
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``. The service waits, and answers when a job may be due."""
+        """Block until a job of these queues may be due, for at most ``timeout`` seconds.
+
+        The service waits, and answers when a job may be due.
+        """
         names = self._validation.check_wait(queues, timeout)
 
         def ask(seconds: float) -> bool:
@@ -193,7 +198,10 @@ class HttpDriver:
             self._waits.ended_early()
 
     def space(self, name: str) -> HttpDriver:
-        """See ``Driver.space``. Another space than that of the token needs the role admin."""
+        """Return another space of the same store, on the same connections.
+
+        Another space than that of the token needs the role admin.
+        """
         bounds.check_name("space", name)
         if name != self._description.space:
             self._validation.require(Feature.SPACES)
@@ -204,18 +212,18 @@ class HttpDriver:
         raise Unsupported(self.capabilities.driver, Feature.JOINED, self.capabilities.gaps[Feature.JOINED])
 
     def close(self) -> None:
-        """See ``Driver.close``."""
+        """Close the connections, also those of the spaces."""
         self._service.connections.close()
 
     # Admin ------------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> JobRecord | None:
-        """See ``Admin.get``."""
+        """Return a job in any state; None if the space has no job with this id."""
         job: JobRecord | None = self._call("get", messages.JobArguments(job_id=bounds.check_name("id", job_id)))
         return job
 
     def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
-        """See ``Admin.inspect``."""
+        """Return these jobs, in any state, with their leases and notes, by id."""
         self._validation.check_ids(job_ids)
         arguments = messages.InspectArguments(job_ids=list(job_ids), payloads=payloads)
         inspections: dict[str, Inspection] = self._call("inspect", arguments)
@@ -224,14 +232,14 @@ class HttpDriver:
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
     ) -> Page[JobRecord]:
-        """See ``Admin.find``."""
+        """Return a page of the jobs that match, ordered by id."""
         self._validation.check_find(limit, after)
         arguments = messages.FindArguments(where=where, limit=limit, after=after, newest=newest)
         page: Page[JobRecord] = self._call("find", arguments)
         return page
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
-        """See ``Admin.any_open``."""
+        """Whether a job of these types is ready, scheduled or in flight in these queues."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         is_open: bool = self._call("any_open", messages.AnyOpenArguments(queues=queue_names, types=type_names))
         return is_open
@@ -243,7 +251,7 @@ class HttpDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``Admin.counts``."""
+        """Return one row per queue and type that has jobs, ordered by both."""
         return self._count("counts", queues, states, now)
 
     def _count(
@@ -259,17 +267,20 @@ class HttpDriver:
         return counts
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.requeue``. Needs the role admin."""
+        """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9).
+
+        Needs the role admin.
+        """
         answers: list[bool] = self._call("requeue", self._jobs(job_ids, now))
         return answers
 
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
-        """See ``Admin.cancel``."""
+        """Cancel ready jobs at once, and request cancellation of running jobs."""
         states: list[State | None] = self._call("cancel", self._jobs(job_ids, now))
         return states
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.purge``. Needs the role admin."""
+        """Remove ended jobs, each with a ``purged`` ledger row. Needs the role admin."""
         answers: list[bool] = self._call("purge", self._jobs(job_ids, now))
         return answers
 
@@ -280,7 +291,7 @@ class HttpDriver:
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
     ) -> None:
-        """See ``Admin.configure``. A call that may end a pause needs the role admin."""
+        """Replace the settings of a queue, or of one type in it. A call that may end a pause needs the role admin."""
         self._validation.check_settings(queue, settings, type, only)
         arguments = messages.ConfigureArguments(
             queue=queue, settings=settings, type=type, only=None if only is None else sorted(only)
@@ -288,7 +299,7 @@ class HttpDriver:
         self._call("configure", arguments)
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
-        """See ``Admin.settings``."""
+        """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
         self._validation.check_settings(queue, None, type)
         settings: QueueSettings = self._call("settings", messages.SettingsArguments(queue=queue, type=type))
         return settings
@@ -303,7 +314,7 @@ class HttpDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """See ``Admin.domains``."""
+        """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
         self._validation.check_domains(queue, status, name, limit, after)
         arguments = messages.DomainsArguments(
             queue=queue, status=status, name=name, limit=limit, after=after, now=self._now(now)
@@ -320,7 +331,10 @@ class HttpDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """See ``Admin.resume``. Needs the role admin."""
+        """Let a halted domain go on, as ``action`` says; return whether this call changed the domain.
+
+        Needs the role admin.
+        """
         self._validation.check_resume(queue, domain, action, position)
         arguments = messages.ResumeArguments(
             queue=queue, domain=domain, action=action, position=position, now=self._now(now)
@@ -329,24 +343,27 @@ class HttpDriver:
         return is_changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """See ``Admin.forget_domain``. Needs the role admin."""
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt.
+
+        Needs the role admin.
+        """
         self._validation.check_forget_domain(queue, domain)
         is_removed: bool = self._call("forget_domain", messages.ForgetDomainArguments(queue=queue, domain=domain))
         return is_removed
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger``."""
+        """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
         self._validation.check_page(limit)
         page: Page[LedgerRow] = self._call("ledger", messages.LedgerArguments(after=after, limit=limit))
         return page
 
     def ledger_end(self) -> str:
-        """See ``Admin.ledger_end``."""
+        """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
         cursor: str = self._call("ledger_end", Arguments())
         return cursor
 
     def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger_tail``."""
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
         self._validation.check_page(limit)
         page: Page[LedgerRow] = self._call("ledger_tail", messages.LedgerTailArguments(before=before, limit=limit))
         return page
@@ -359,7 +376,10 @@ class HttpDriver:
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
-        """See ``Admin.trim``. Other times than those of the space need the role admin."""
+        """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
+
+        Other times than those of the space need the role admin.
+        """
         self._validation.check_trim(ended_for, ledger_for, limit)
         arguments = messages.TrimArguments(ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=self._now(now))
         trimmed: Trimmed = self._call("trim", arguments)
@@ -368,14 +388,14 @@ class HttpDriver:
     # Registry ---------------------------------------------------------------------------------------------------
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.read``."""
+        """Return the entries under these keys, in order; None where there is none or it has expired."""
         self._validation.check_read(kind, keys)
         arguments = messages.ReadArguments(kind=kind, keys=list(keys), now=self._now(now))
         entries: list[Entry | None] = self._call("read", arguments)
         return entries
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.write``."""
+        """Make the changes in order, each only if the entry has the expected version."""
         self._validation.check_write(changes)
         arguments = messages.WriteArguments(changes=list(changes), now=self._now(now))
         entries: list[Entry | None] = self._call("write", arguments)
@@ -384,7 +404,7 @@ class HttpDriver:
     def scan(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
-        """See ``Registry.scan``."""
+        """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``."""
         self._validation.check_scan(kind, prefix, after, limit)
         arguments = messages.ScanArguments(kind=kind, prefix=prefix, after=after, limit=limit, now=self._now(now))
         entries: list[Entry] = self._call("scan", arguments)

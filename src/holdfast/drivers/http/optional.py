@@ -20,35 +20,35 @@ from holdfast.model.lease import Enqueued, Reservation
 
 
 class HttpAuditScan(HttpDriver):
-    """See ``AuditScan``."""
+    """The verbs of ``AuditScan``, over HTTP."""
 
     @property
     def has_serial_arrivals(self) -> bool:
-        """See ``AuditScan.has_serial_arrivals``."""
+        """Whether of two calls of enqueue one always commits before the other reads the clock."""
         return self._description.has_serial_arrivals
 
     def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """See ``AuditScan.arrivals``."""
+        """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
         self._validation.check_ids(job_ids)
         places: dict[str, int] = self._call("arrivals", messages.JobsArguments(job_ids=list(job_ids)))
         return places
 
     @property
     def has_numbered_ledger(self) -> bool:
-        """See ``AuditScan.has_numbered_ledger``."""
+        """Whether the cursor of a ledger row is its number, which counts all rows of the space from 1."""
         return self._description.has_numbered_ledger
 
     def trimmed_rows(self) -> int | None:
-        """See ``AuditScan.trimmed_rows``."""
+        """Return how many ledger rows ``trim`` has removed; None if it has removed some and does not count them."""
         count: int | None = self._call("trimmed_rows", Arguments())
         return count
 
 
 class HttpCancelWait(HttpDriver):
-    """See ``CancelWait``."""
+    """The verbs of ``CancelWait``, over HTTP."""
 
     def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
-        """See ``CancelWait.wait_for_cancel``."""
+        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds."""
         self._validation.check_wait_for_cancel(job_ids, timeout)
 
         def ask(seconds: float) -> bool:
@@ -60,7 +60,7 @@ class HttpCancelWait(HttpDriver):
 
 
 class HttpCountEstimates(HttpDriver):
-    """See ``CountEstimates``."""
+    """The verbs of ``CountEstimates``, over HTTP."""
 
     def estimate_counts(
         self,
@@ -69,32 +69,32 @@ class HttpCountEstimates(HttpDriver):
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``CountEstimates.estimate_counts``."""
+        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains."""
         return self._count("estimate_counts", queues, states, now)
 
 
 class HttpDiagnosis(HttpDriver):
-    """See ``Diagnosis``. Needs the role admin."""
+    """The verbs of ``Diagnosis``, over HTTP. Needs the role admin."""
 
     def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
-        """See ``Diagnosis.count_expired_leases``."""
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
         arguments = messages.CountExpiredArguments(expired_for=expired_for, now=self._now(now))
         count: int = self._call("count_expired_leases", arguments)
         return count
 
     def table_sizes(self) -> dict[str, int]:
-        """See ``Diagnosis.table_sizes``."""
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
         sizes: dict[str, int] = self._call("table_sizes", Arguments())
         return sizes
 
 
 class HttpLeasedEnqueue(HttpDriver):
-    """See ``LeasedEnqueue``."""
+    """The verbs of ``LeasedEnqueue``, over HTTP."""
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``LeasedEnqueue.enqueue_leased``."""
+        """Enqueue the jobs and lease all of them, or none of them, in one transaction."""
         self._validation.check_enqueue(jobs)
         self._validation.check_lease(lease_for, worker)
         arguments = messages.EnqueueLeasedArguments(
@@ -109,19 +109,19 @@ class HttpLeasedEnqueue(HttpDriver):
 
 
 class HttpLedgerDiagnosis(HttpDriver):
-    """See ``LedgerDiagnosis``. Needs the role admin."""
+    """The verbs of ``LedgerDiagnosis``, over HTTP. Needs the role admin."""
 
     def ledger_delay(self) -> LedgerDelay | None:
-        """See ``LedgerDiagnosis.ledger_delay``."""
+        """Return the transaction that delays the readers of the ledger; None if there is none."""
         delay: LedgerDelay | None = self._call("ledger_delay", Arguments())
         return delay
 
 
 class HttpLedgerScan(HttpDriver):
-    """See ``LedgerScan``."""
+    """The verbs of ``LedgerScan``, over HTTP."""
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-        """See ``LedgerScan.ledger_tuples``."""
+        """Return a page of tuples and its cursor."""
         self._validation.check_page(limit)
         page: tuple[list[list[Any]], str] = self._call(
             "ledger_tuples", messages.LedgerArguments(after=after, limit=limit)
@@ -129,7 +129,7 @@ class HttpLedgerScan(HttpDriver):
         return page
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
-        """See ``LedgerScan.ledger_marks``."""
+        """Return cursors that split the next ``most`` rows into ranges of ``every`` rows."""
         self._validation.check_page(every)
         arguments = messages.LedgerMarksArguments(after=after, every=every, most=most)
         marks: list[tuple[str, int]] = self._call("ledger_marks", arguments)
@@ -137,12 +137,12 @@ class HttpLedgerScan(HttpDriver):
 
 
 class HttpSpaceAdmin(HttpDriver):
-    """See ``SpaceAdmin``. Needs the role admin."""
+    """The verbs of ``SpaceAdmin``, over HTTP. Needs the role admin."""
 
     def spaces(
         self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
     ) -> Page[str]:
-        """See ``SpaceAdmin.spaces``."""
+        """Return a page of the names of the spaces that have rows, in order."""
         self._validation.check_spaces(after, limit)
         arguments = messages.SpacesArguments(
             after=after, limit=limit, has_expired_leases=has_expired_leases, now=self._now(now)
@@ -153,7 +153,7 @@ class HttpSpaceAdmin(HttpDriver):
     def remove_space(
         self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
     ) -> SpaceRemoval:
-        """See ``SpaceAdmin.remove_space``."""
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry."""
         self._validation.check_page(limit)
         bounds.check_name("space", name)
         arguments = messages.RemoveSpaceArguments(name=name, force=force, limit=limit, now=self._now(now))
@@ -162,10 +162,10 @@ class HttpSpaceAdmin(HttpDriver):
 
 
 class HttpWebhookScan(HttpDriver):
-    """See ``WebhookScan``."""
+    """The verbs of ``WebhookScan``, over HTTP."""
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """See ``WebhookScan.webhooks``."""
+        """Return the webhooks of these jobs, in any state, by job id."""
         self._validation.check_ids(job_ids)
         found: dict[str, str] = self._call("webhooks", messages.JobsArguments(job_ids=list(job_ids)))
         return found

@@ -20,7 +20,7 @@ from holdfast.model.retention import Retention
 
 
 def inspect(space: Space, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
-    """See ``Admin.inspect``."""
+    """Return these jobs, in any state, with their leases and notes, by id."""
     rows = (space.rows.get(job_id) for job_id in dict.fromkeys(job_ids))
     return {row.job.id: _inspect(row, payloads=payloads) for row in rows if row is not None}
 
@@ -41,7 +41,7 @@ def _inspect(row: Row, *, payloads: bool) -> Inspection:
 
 
 def find(space: Space, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
-    """See ``Admin.find``."""
+    """Return a page of the jobs that match, ordered by id."""
     is_beyond = operator.lt if newest else operator.gt
     jobs = (row.job for row in space.rows.values())
     matching = sorted(
@@ -77,19 +77,19 @@ def _matches(job: JobRecord, where: JobFilter) -> bool:
 
 
 def webhooks(space: Space, job_ids: Sequence[str]) -> dict[str, str]:
-    """See ``WebhookScan.webhooks``."""
+    """Return the webhooks of these jobs, in any state, by job id."""
     rows = (space.rows.get(job_id) for job_id in job_ids)
     return {row.job.id: row.job.webhook for row in rows if row is not None and row.job.webhook is not None}
 
 
 def any_open(space: Space, queues: Collection[str], types: Collection[str]) -> bool:
-    """See ``Admin.any_open``."""
+    """Whether a job of these types is ready, scheduled or in flight in these queues."""
     jobs = (row.job for row in space.rows.values())
     return any(not job.state.has_ended and job.queue in queues and job.type in types for job in jobs)
 
 
 def counts(space: Space, queues: Sequence[str] | None, states: Collection[State], now: int) -> list[QueueCounts]:
-    """See ``Admin.counts``."""
+    """Return one row per queue and type that has jobs, ordered by both."""
     counted: dict[tuple[str, str], dict[str, Any]] = {}
     for row in space.rows.values():
         job = row.job
@@ -133,7 +133,7 @@ def is_cancel_requested(space: Space, job_ids: Collection[str]) -> bool:
 
 
 def purge(space: Space, job_ids: Sequence[str], cursors: Collection[str | None], now: int) -> list[bool]:
-    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    """Remove ended jobs, each with a ``purged`` ledger row. ``cursors`` are those of the readers of the ledger."""
     unread = {row.job_id for row in space.ledger.unread(cursors)}
     return [_purge_one(space, job_id, unread, now) for job_id in job_ids]
 
@@ -150,7 +150,10 @@ def _purge_one(space: Space, job_id: str, unread: Collection[str], now: int) -> 
 
 
 def trim(space: Space, keep: Retention, cursors: Collection[str | None], *, limit: int, now: int) -> Trimmed:
-    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
+    """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
+
+    ``cursors`` are those of the readers of the ledger.
+    """
     unread = space.ledger.unread(cursors)
     before = now - keep.ended_for
     if cursors:

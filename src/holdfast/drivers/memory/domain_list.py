@@ -20,7 +20,7 @@ def list_domains(
     after: Place | None,
     now: int,
 ) -> Page[DomainInfo]:
-    """See ``Admin.domains``."""
+    """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
     is_one = queue is not None and name is not None
     places = [
         place

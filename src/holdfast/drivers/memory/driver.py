@@ -124,7 +124,7 @@ class MemoryDriver:
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``."""
+        """Store new jobs and return one answer per record, in order."""
         self._validation.check_enqueue(jobs)
         if writes:
             self._validation.check_enqueue_writes(jobs, writes)
@@ -147,7 +147,7 @@ class MemoryDriver:
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``LeasedEnqueue.enqueue_leased``."""
+        """Enqueue the jobs and lease all of them, or none of them, in one transaction."""
         self._validation.check_enqueue(jobs)
         self._validation.check_lease(lease_for, worker)
         with self._lock:
@@ -169,7 +169,7 @@ class MemoryDriver:
         prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
-        """See ``Driver.reserve``."""
+        """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
         names = self._validation.check_reserve(
             queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
         )
@@ -198,7 +198,7 @@ class MemoryDriver:
         notes: Mapping[str, Note] | None = None,
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
-        """See ``Driver.extend``."""
+        """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
         self._validation.check_extend(leases, lease_for)
         notes = notes or {}
         with self._lock:
@@ -208,7 +208,7 @@ class MemoryDriver:
             ]
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """See ``Driver.settle``."""
+        """End leases, each as its settlement says; return None or the refusal of each one, in order."""
         self._validation.check_settle(settlements)
         with self._lock:
             space, at = self._open(now)
@@ -225,7 +225,7 @@ class MemoryDriver:
         limit: int = REAP_LIMIT,
         now: int | None = None,
     ) -> int:
-        """See ``Driver.reap``."""
+        """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
         names = self._validation.check_reap(queues, worker, limit)
         with self._lock:
             space, at = self._open(now)
@@ -236,7 +236,7 @@ class MemoryDriver:
             return count
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
-        """See ``Driver.report_outage``."""
+        """Report leases that expired while the caller could not reach the store."""
         self._validation.check_leases(leases)
         with self._lock:
             space, at = self._open(now)
@@ -247,11 +247,14 @@ class MemoryDriver:
             return answers
 
     def take_expired(self) -> list[LedgerRow]:
-        """See ``ExpiredLeases.take_expired``."""
+        """Return the ledger rows of the leases that ``reserve``, ``reap`` and ``report_outage`` ended as expired."""
         return [row for rows in self._expired.take() for row in rows]
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``. Returns at a change since this thread's last reserve, and at the next due instant."""
+        """Block until a job of these queues may be due, for at most ``timeout`` seconds.
+
+        Returns at a change since this thread's last reserve, and at the next due instant.
+        """
         names = self._validation.check_wait(queues, timeout)
         deadline = monotonic() + timeout
         with self._lock:
@@ -266,13 +269,16 @@ class MemoryDriver:
                     return
 
     def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
-        """See ``CancelWait.wait_for_cancel``. A cancel wakes it."""
+        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds.
+
+        A cancel wakes it.
+        """
         self._validation.check_wait_for_cancel(job_ids, timeout)
         with self._lock:
             return self._lock.wait_for(lambda: admin.is_cancel_requested(self._open_space(), job_ids), timeout)
 
     def space(self, name: str) -> MemoryDriver:
-        """See ``Driver.space``."""
+        """Return another space of the same store, on the same connections."""
         return type(self)(caller_clock=self._caller_clock, space=name, store=self._store)
 
     def joined(self, connection: object) -> NoReturn:  # noqa: ARG002 - part of the contract
@@ -280,7 +286,7 @@ class MemoryDriver:
         raise Unsupported("memory", Feature.JOINED, self.capabilities.gaps[Feature.JOINED])
 
     def close(self) -> None:
-        """See ``Driver.close``."""
+        """Close the connections, also those of the spaces."""
         with self._lock:
             self._store.is_closed = True
             self._lock.notify_all()
@@ -288,7 +294,7 @@ class MemoryDriver:
     # Admin ------------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> JobRecord | None:
-        """See ``Admin.get``."""
+        """Return a job in any state; None if the space has no job with this id."""
         bounds.check_name("id", job_id)
         with self._lock:
             row = self._open_space().rows.get(job_id)
@@ -296,11 +302,11 @@ class MemoryDriver:
 
     @property
     def has_serial_arrivals(self) -> bool:
-        """See ``AuditScan.has_serial_arrivals``."""
+        """Whether of two calls of enqueue one always commits before the other reads the clock."""
         return True
 
     def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """See ``AuditScan.arrivals``."""
+        """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
         self._validation.check_ids(job_ids)
         with self._lock:
             rows = self._open_space().rows
@@ -308,16 +314,16 @@ class MemoryDriver:
 
     @property
     def has_numbered_ledger(self) -> bool:
-        """See ``AuditScan.has_numbered_ledger``."""
+        """Whether the cursor of a ledger row is its number, which counts all rows of the space from 1."""
         return True
 
     def trimmed_rows(self) -> int | None:
-        """See ``AuditScan.trimmed_rows``."""
+        """Return how many ledger rows ``trim`` has removed; None if it has removed some and does not count them."""
         with self._lock:
             return self._open_space().ledger.trimmed
 
     def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
-        """See ``Admin.inspect``."""
+        """Return these jobs, in any state, with their leases and notes, by id."""
         self._validation.check_ids(job_ids)
         with self._lock:
             return admin.inspect(self._open_space(), job_ids, payloads=payloads)
@@ -325,31 +331,34 @@ class MemoryDriver:
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
     ) -> Page[JobRecord]:
-        """See ``Admin.find``."""
+        """Return a page of the jobs that match, ordered by id."""
         self._validation.check_find(limit, after)
         with self._lock:
             return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """See ``WebhookScan.webhooks``."""
+        """Return the webhooks of these jobs, in any state, by job id."""
         self._validation.check_ids(job_ids)
         with self._lock:
             return admin.webhooks(self._open_space(), job_ids)
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
-        """See ``Admin.any_open``."""
+        """Whether a job of these types is ready, scheduled or in flight in these queues."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         with self._lock:
             return admin.any_open(self._open_space(), queue_names, type_names)
 
     def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
-        """See ``Diagnosis.count_expired_leases``."""
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
         with self._lock:
             space, at = self._open(now)
             return min(len(space.expired([*space.leases], at - expired_for)), REAP_LIMIT)
 
     def table_sizes(self) -> dict[str, int]:
-        """See ``Diagnosis.table_sizes``. Memory is not measured."""
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables.
+
+        Memory is not measured.
+        """
         return {}
 
     def counts(
@@ -359,7 +368,7 @@ class MemoryDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``Admin.counts``."""
+        """Return one row per queue and type that has jobs, ordered by both."""
         counted = self._validation.check_counts(queues, states)
         with self._lock:
             space, at = self._open(now)
@@ -372,11 +381,14 @@ class MemoryDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``CountEstimates.estimate_counts``. The jobs of a process are few enough to count them."""
+        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains.
+
+        The jobs of a process are few enough to count them.
+        """
         return self.counts(queues, states=states, now=now)
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.requeue``."""
+        """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9)."""
         self._validation.check_ids(job_ids)
         with self._lock:
             space, at = self._open(now)
@@ -385,7 +397,7 @@ class MemoryDriver:
             return answers
 
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
-        """See ``Admin.cancel``."""
+        """Cancel ready jobs at once, and request cancellation of running jobs."""
         self._validation.check_ids(job_ids)
         with self._lock:
             space, at = self._open(now)
@@ -395,7 +407,7 @@ class MemoryDriver:
             return answers
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.purge``."""
+        """Remove ended jobs, each with a ``purged`` ledger row."""
         self._validation.check_ids(job_ids)
         cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
@@ -408,7 +420,7 @@ class MemoryDriver:
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
     ) -> None:
-        """See ``Admin.configure``."""
+        """Replace the settings of a queue, or of one type in it."""
         self._validation.check_settings(queue, settings, type, only)
         with self._lock:
             space = self._open_space()
@@ -423,7 +435,7 @@ class MemoryDriver:
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
-        """See ``Admin.settings``."""
+        """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
         self._validation.check_settings(queue, None, type)
         with self._lock:
             return self._open_space().settings_of(queue, type)
@@ -438,7 +450,7 @@ class MemoryDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """See ``Admin.domains``."""
+        """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
         behind = self._validation.check_domains(queue, status, name, limit, after)
         with self._lock:
             space, at = self._open(now)
@@ -453,7 +465,7 @@ class MemoryDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """See ``Admin.resume``."""
+        """Let a halted domain go on, as ``action`` says; return whether this call changed the domain."""
         self._validation.check_resume(queue, domain, action, position)
         with self._lock:
             space, at = self._open(now)
@@ -463,24 +475,24 @@ class MemoryDriver:
             return is_changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """See ``Admin.forget_domain``."""
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
         self._validation.check_forget_domain(queue, domain)
         with self._lock:
             return self._open_space().forget_domain((queue, domain))
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger``."""
+        """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
         self._validation.check_page(limit)
         with self._lock:
             return self._open_space().ledger.page(after, limit)
 
     def ledger_end(self) -> str:
-        """See ``Admin.ledger_end``."""
+        """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
         with self._lock:
             return str(self._open_space().ledger.end())
 
     def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger_tail``."""
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
         self._validation.check_page(limit)
         with self._lock:
             return self._open_space().ledger.tail(before, limit)
@@ -493,7 +505,7 @@ class MemoryDriver:
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
-        """See ``Admin.trim``."""
+        """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         cursors = self._validation.reader_cursors(self, now=now)
@@ -506,7 +518,7 @@ class MemoryDriver:
     def spaces(
         self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
     ) -> Page[str]:
-        """See ``SpaceAdmin.spaces``."""
+        """Return a page of the names of the spaces that have rows, in order."""
         self._validation.check_spaces(after, limit)
         with self._lock:
             _, at = self._open(now)
@@ -517,7 +529,7 @@ class MemoryDriver:
     def remove_space(
         self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
     ) -> SpaceRemoval:
-        """See ``SpaceAdmin.remove_space``."""
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry."""
         self._validation.check_page(limit)
         bounds.check_name("space", name)
         with self._lock:
@@ -529,14 +541,14 @@ class MemoryDriver:
     # Registry ---------------------------------------------------------------------------------------------------
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.read``."""
+        """Return the entries under these keys, in order; None where there is none or it has expired."""
         self._validation.check_read(kind, keys)
         with self._lock:
             space, at = self._open(now)
             return [space.registry.read(kind, key, at) for key in keys]
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.write``."""
+        """Make the changes in order, each only if the entry has the expected version."""
         self._validation.check_write(changes)
         with self._lock:
             space, at = self._open(now)
@@ -545,7 +557,7 @@ class MemoryDriver:
     def scan(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
-        """See ``Registry.scan``."""
+        """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``."""
         self._validation.check_scan(kind, prefix, after, limit)
         with self._lock:
             space, at = self._open(now)

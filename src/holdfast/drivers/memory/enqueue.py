@@ -73,7 +73,7 @@ def find_offset(space: Space, job: JobRecord) -> Enqueued | None:
 def enqueue_leased(
     space: Space, jobs: Sequence[JobRecord], *, lease_for: int, worker: str, now: int
 ) -> tuple[list[Enqueued], list[Reservation]]:
-    """See ``LeasedEnqueue.enqueue_leased``."""
+    """Enqueue the jobs and lease all of them, or none of them, in one transaction."""
     answers = [enqueue_one(space, job, now) for job in jobs]
     queues = {job.queue for job in representatives(jobs)}
     if any(answer.existed for answer in answers) or must_wait(jobs) or space.is_limited(queues, now):

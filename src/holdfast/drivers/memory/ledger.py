@@ -30,7 +30,7 @@ class Ledger:
         return self.rows[max(0, position - self.trimmed) :]
 
     def page(self, after: str | None, limit: int) -> Page[LedgerRow]:
-        """See ``Admin.ledger``."""
+        """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
         position = self.trimmed if after is None else ledger_position(after, self.end())
         if position < self.trimmed:
             raise LedgerTrimmed(str(after))
@@ -39,7 +39,7 @@ class Ledger:
         return Page(rows, str(position + len(rows)), _cursors(position, len(rows)))
 
     def tail(self, before: str | None, limit: int) -> Page[LedgerRow]:
-        """See ``Admin.ledger_tail``."""
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
         position = self.end() if before is None else ledger_position(before, self.end())
         rows = self.rows[: max(0, position - self.trimmed)][-limit:]
         cursor = str(position - limit) if len(rows) == limit else None

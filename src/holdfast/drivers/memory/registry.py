@@ -54,11 +54,11 @@ class RegistryTable:
         return None
 
     def write(self, changes: Sequence[Change], now: int) -> list[Entry | None]:
-        """See ``Registry.write``."""
+        """Make the changes in order, each only if the entry has the expected version."""
         return [self.apply(change, now) if self.find_conflict((change,), now) is None else None for change in changes]
 
     def scan(self, kind: str, *, prefix: str, after: str, limit: int, now: int) -> list[Entry]:
-        """See ``Registry.scan``."""
+        """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``."""
         keys = sorted(key for of, key in self.entries if of == kind and key.startswith(prefix) and key > after)
         entries = (self.read(kind, key, now) for key in keys)
         return [entry for entry in entries if entry is not None][:limit]

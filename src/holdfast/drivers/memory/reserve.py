@@ -26,7 +26,7 @@ def reserve(
     isolation: Isolation = Isolation.SHARE,
     prefetch: bool = False,
 ) -> list[Reservation]:
-    """See ``Driver.reserve``."""
+    """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
     end_leases(space, space.expired(queues, now)[:REAP_LIMIT], now)
     space.find_gaps(queues, now)
     rows = pick_rows(space, queues, types, limit, now, max_bytes=max_bytes, isolation=isolation)

@@ -50,7 +50,7 @@ def settle_one(space: Space, settlement: Settlement, now: int) -> LeaseError | N
 
 
 def reap(space: Space, queues: list[str] | None, *, worker: str | None, limit: int, now: int) -> int:
-    """See ``Driver.reap``."""
+    """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
     names = list(space.leases) if queues is None else queues
     rows = space.expired(names, now) if worker is None else space.leased_by(worker, names)
     end_leases(space, rows[:limit], now)

@@ -15,7 +15,7 @@ from holdfast.errors import SpaceInUse
 def list_spaces(
     spaces: Mapping[str, Space], *, after: str, limit: int, now: int, has_expired_leases: bool
 ) -> Page[str]:
-    """See ``SpaceAdmin.spaces``."""
+    """Return a page of the names of the spaces that have rows, in order."""
     names = sorted(
         name
         for name, space in spaces.items()
@@ -38,7 +38,7 @@ def _tables(space: Space) -> tuple[MutableMapping[Any, Any], ...]:
 
 
 def remove(space: Space, name: str, *, limit: int, force: bool) -> SpaceRemoval:
-    """See ``SpaceAdmin.remove_space``. The counters stay, so that no number is used twice."""
+    """Remove up to ``limit`` rows of a space. The counters stay, so that no number is used twice."""
     leases = sum(len(positions) for positions in space.leases.values())
     if leases and not force:
         raise SpaceInUse(name, leases=leases)

@@ -60,20 +60,20 @@ class TableHealth(NamedTuple):
 
 
 def get(database: Database, job_id: str) -> JobRecord | None:
-    """See ``Admin.get``."""
+    """Return a job in any state; None if the space has no job with this id."""
     rows = database.query("admin/get", {"id": job_id})
     return read_job(rows[0]) if rows else None
 
 
 def inspect(database: Database, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
-    """See ``Admin.inspect``."""
+    """Return these jobs, in any state, with their leases and notes, by id."""
     ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
     found = map(read_inspection, database.query("admin/inspect", {"ids": ids, "payloads": payloads}))
     return {one.job.id: one for one in found}
 
 
 def find(database: Database, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
-    """See ``Admin.find``."""
+    """Return a page of the jobs that match, ordered by id."""
     statement = database.statements.select_bytes("admin/find", _JOB_FIELDS, newest=newest)
     rows, cursor = _read_page(database, statement, where, limit, after, newest=newest, in_bytes=True)
     return Page([read_job(row) for row in rows], cursor)
@@ -82,7 +82,7 @@ def find(database: Database, where: JobFilter, *, limit: int, after: str | None,
 def job_columns(
     database: Database, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None
 ) -> tuple[Sequence[Sequence[object]], str | None]:
-    """See ``JobScan.job_columns``."""
+    """Return a page as columns, one per name of a ``JobRecord`` field, and its cursor."""
     for name in names:
         if name not in _JOB_FIELDS:
             raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
@@ -151,19 +151,19 @@ def _has_nul(value: object) -> bool:
 
 
 def arrivals(database: Database, job_ids: Sequence[str]) -> dict[str, int]:
-    """See ``AuditScan.arrivals``."""
+    """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
     ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
     return dict(database.query("admin/arrivals", {"ids": ids}))
 
 
 def webhooks(database: Database, job_ids: Sequence[str]) -> dict[str, str]:
-    """See ``WebhookScan.webhooks``."""
+    """Return the webhooks of these jobs, in any state, by job id."""
     ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
     return dict(database.query_page("admin/webhooks", {"ids": ids}))
 
 
 def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) -> bool:
-    """See ``Admin.any_open``."""
+    """Whether a job of these types is ready, scheduled or in flight in these queues."""
     [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})
     return bool(is_open)
 
@@ -171,7 +171,10 @@ def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) ->
 def counts(
     database: Database, queues: Sequence[str] | None, states: Collection[State], caller_now: int | None
 ) -> list[QueueCounts]:
-    """See ``Admin.counts``. All statements share a snapshot, so that no job is counted in two states."""
+    """Return one row per queue and type that has jobs, ordered by both.
+
+    All statements share a snapshot, so that no job is counted in two states.
+    """
     names = [str(state) for state in states]
     parameters = {"queues": None if queues is None else list(queues), "states": names, "now": caller_now}
 
@@ -190,19 +193,19 @@ def counts(
 
 
 def count_expired_leases(database: Database, expired_for: int, caller_now: int | None) -> int:
-    """See ``Diagnosis.count_expired_leases``."""
+    """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
     parameters = {"expired_for": expired_for, "limit": REAP_LIMIT, "now": caller_now}
     [(count,)] = database.query_page("admin/count_expired_leases", parameters)
     return int(count)
 
 
 def table_sizes(database: Database) -> dict[str, int]:
-    """See ``Diagnosis.table_sizes``."""
+    """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
     return dict(database.query("admin/table_sizes", {"schema": database.statements.schema}))
 
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
-    """See ``Admin.requeue``."""
+    """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9)."""
     rows = database.query_page("admin/read_to_requeue", {"ids": list(job_ids)})
     changed = _call_by_ids(database, "requeue", caller_now, without_unreadable(job_ids, rows))
     return mark_first_occurrences(job_ids, changed)
@@ -211,7 +214,7 @@ def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) 
 def purge(
     database: Database, job_ids: Sequence[str], cursors: Collection[str | None], caller_now: int | None
 ) -> list[bool]:
-    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    """Remove ended jobs, each with a ``purged`` ledger row. ``cursors`` are those of the readers of the ledger."""
     purged = _call_by_ids(database, "purge", caller_now, job_ids, *ledger.read_position(cursors))
     return mark_first_occurrences(job_ids, purged)
 
@@ -226,7 +229,7 @@ def _call_by_ids(
 
 
 def cancel(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[State | None]:
-    """See ``Admin.cancel``."""
+    """Cancel ready jobs at once, and request cancellation of running jobs."""
     ids = pack_texts(list(dict.fromkeys(job_ids)))
     states: dict[str, str] = dict(database.call("cancel", caller_now, ids, database.channel))
     return [State(states[job_id]) if job_id in states else None for job_id in job_ids]
@@ -241,7 +244,7 @@ def is_cancel_requested(database: Database, job_ids: Collection[str]) -> bool:
 def configure(
     database: Database, queue: str, type_: str | None, settings: QueueSettings, only: Collection[str] | None
 ) -> None:
-    """See ``Admin.configure``."""
+    """Replace the settings of a queue, or of one type in it."""
     new_row = QueueSettings().merge(settings, only)
     values = dict(zip(STORED_SETTINGS, pack_settings(new_row, STORED_SETTINGS), strict=True))
     changed = list(changed_fields(only))
@@ -255,7 +258,7 @@ def configure(
 
 
 def settings(database: Database, queue: str, type_: str | None) -> QueueSettings:
-    """See ``Admin.settings``."""
+    """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
     rows = database.query("admin/settings", {"queue": queue, "type": type_ or ""})
     return read_settings(rows[0]) if rows else QueueSettings()
 
@@ -263,7 +266,10 @@ def settings(database: Database, queue: str, type_: str | None) -> QueueSettings
 def trim(
     database: Database, caller_now: int | None, keep: Retention, cursors: Collection[str | None], *, limit: int
 ) -> Trimmed:
-    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
+    """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
+
+    ``cursors`` are those of the readers of the ledger.
+    """
     position = ledger.read_position(cursors)
     [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit, *position)
     jobs, rows, dedupe, registry = removed

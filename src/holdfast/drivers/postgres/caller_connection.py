@@ -38,11 +38,11 @@ class PsycopgConnection:
 
     @property
     def is_in_transaction(self) -> bool:
-        """See ``CallerConnection``."""
+        """Whether a transaction of the caller is open."""
         return _is_in_transaction(self.connection)
 
     def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """See ``CallerConnection``."""
+        """Run the statement in the caller's transaction, and return its rows."""
         with psycopg.RawCursor(self.connection, row_factory=tuple_row) as cursor:
             return cursor.execute(statement.encode(), parameters, prepare=False, binary=True).fetchall()
 
@@ -56,11 +56,11 @@ class AsyncPsycopgConnection:
 
     @property
     def is_in_transaction(self) -> bool:
-        """See ``CallerConnection``."""
+        """Whether a transaction of the caller is open."""
         return _is_in_transaction(self._connection)
 
     def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """See ``CallerConnection``."""
+        """Run the statement in the caller's transaction, and return its rows."""
         return self._on_loop.run(self._fetch(statement, parameters))
 
     async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Row]:
@@ -79,11 +79,11 @@ class AsyncpgConnection:
 
     @property
     def is_in_transaction(self) -> bool:
-        """See ``CallerConnection``."""
+        """Whether a transaction of the caller is open."""
         return bool(self._connection.is_in_transaction())
 
     def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """See ``CallerConnection``."""
+        """Run the statement in the caller's transaction, and return its rows."""
         return self._on_loop.run(self._fetch(statement, parameters))
 
     async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Row]:

@@ -18,7 +18,10 @@ def domains(
     limit: int,
     after: tuple[str, str] | None,
 ) -> Page[DomainInfo]:
-    """See ``Admin.domains``. One more than ``limit`` is read, to see whether there is a next page."""
+    """Return a page of the domains that have an open job or are halted, ordered by queue and name.
+
+    One more than ``limit`` is read, to see whether there is a next page.
+    """
     is_filtered = status is not None or name is not None
     after_queue, after_domain = after or ("", "")
     rows = database.call(
@@ -61,13 +64,16 @@ def _read_domain(row: Row) -> DomainInfo:
 def resume(
     database: Database, caller_now: int | None, *, queue: str, domain: str, action: ResumeAction, position: int | None
 ) -> bool:
-    """See ``Admin.resume``. Not repeated when the reply is lost: it would change nothing again."""
+    """Let a halted domain go on, as ``action`` says; return whether this call changed the domain.
+
+    Not repeated when the reply is lost: it would change nothing again.
+    """
     arguments = (caller_now, database.channel, queue, domain, action.value, position)
     [(is_changed,)] = database.call("resume_domain", *arguments, is_repeatable=False)
     return bool(is_changed)
 
 
 def forget_domain(database: Database, queue: str, domain: str) -> bool:
-    """See ``Admin.forget_domain``."""
+    """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
     [(is_changed,)] = database.call("forget_domain", queue, domain, is_repeatable=False)
     return bool(is_changed)

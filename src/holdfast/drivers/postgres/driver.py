@@ -108,7 +108,7 @@ class PostgresDriver:
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``."""
+        """Store new jobs and return one answer per record, in order."""
         self._check_enqueue(jobs, writes)
         if replace_dead_before is not None:
             self._validation.check_replace_dead(jobs, writes, replace_dead_before)
@@ -179,7 +179,9 @@ class PostgresDriver:
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``LeasedEnqueue.enqueue_leased``. Leases large ``JobBatch`` values only.
+        """Enqueue the jobs and lease all of them, or none of them, in one transaction.
+
+        Leases large ``JobBatch`` values only.
 
         When the reply is lost, the repeated call finds that all jobs exist; leases that were granted expire.
         """
@@ -217,7 +219,7 @@ class PostgresDriver:
         prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
-        """See ``Driver.reserve``."""
+        """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
         names = self._validation.check_reserve(
             queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
         )
@@ -247,13 +249,13 @@ class PostgresDriver:
         notes: Mapping[str, Note] | None = None,
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
-        """See ``Driver.extend``."""
+        """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
         self._validation.check_extend(leases, lease_for)
         caller_now = self._validation.caller_now(now)
         return settle.extend(self._database, leases, caller_now, lease_for=lease_for, notes=notes or {})
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """See ``Driver.settle``."""
+        """End leases, each as its settlement says; return None or the refusal of each one, in order."""
         self._validation.check_settle(settlements)
         caller_now = self._validation.caller_now(now)
         if not settlements:
@@ -269,37 +271,37 @@ class PostgresDriver:
         limit: int = REAP_LIMIT,
         now: int | None = None,
     ) -> int:
-        """See ``Driver.reap``."""
+        """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
         names = self._validation.check_reap(queues, worker, limit)
         caller_now = self._validation.caller_now(now)
         return reserve.reap(self._database, self._expired, names, caller_now, worker=worker, limit=limit)
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
-        """See ``Driver.report_outage``."""
+        """Report leases that expired while the caller could not reach the store."""
         self._validation.check_leases(leases)
         return settle.report_outage(self._database, self._expired, leases, self._validation.caller_now(now))
 
     def take_expired(self) -> list[LedgerRow]:
-        """See ``ExpiredLeases.take_expired``."""
+        """Return the ledger rows of the leases that ``reserve``, ``reap`` and ``report_outage`` ended as expired."""
         calls = self._expired.take()
         return ledger.rows_of_transactions(self._database, calls) if calls else []
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``."""
+        """Block until a job of these queues may be due, for at most ``timeout`` seconds."""
         self._waiter.wait(self._validation.check_wait(queues, timeout), timeout)
 
     def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
-        """See ``CancelWait.wait_for_cancel``."""
+        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds."""
         self._validation.check_wait_for_cancel(job_ids, timeout)
         return self._cancel_waiter.wait(job_ids, timeout)
 
     @property
     def space_name(self) -> str:
-        """See ``NamedSpace``."""
+        """The name of the space."""
         return self._database.space
 
     def space(self, name: str) -> PostgresDriver:
-        """See ``Driver.space``."""
+        """Return another space of the same store, on the same connections."""
         return PostgresDriver(
             self._database.with_space(bounds.check_name("space", name)),
             self._listener,
@@ -308,7 +310,10 @@ class PostgresDriver:
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
-        """See ``Driver.joined``. The connection leads to the same database, and its transaction is READ COMMITTED."""
+        """Return a driver that enqueues in the caller's own transaction; its other verbs raise ``Unsupported``.
+
+        The connection leads to the same database, and its transaction is READ COMMITTED.
+        """
         return JoinedPostgres(self, connection)
 
     def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
@@ -320,7 +325,7 @@ class PostgresDriver:
         return self._identity
 
     def close(self) -> None:
-        """See ``Driver.close``."""
+        """Close the connections, also those of the spaces."""
         self._database.pool.close()
         if self._listener is not None:
             self._listener.stop()
@@ -328,44 +333,44 @@ class PostgresDriver:
     # Admin ------------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> JobRecord | None:
-        """See ``Admin.get``."""
+        """Return a job in any state; None if the space has no job with this id."""
         return admin.get(self._database, bounds.check_name("id", job_id))
 
     def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
-        """See ``Admin.inspect``."""
+        """Return these jobs, in any state, with their leases and notes, by id."""
         self._validation.check_ids(job_ids)
         return admin.inspect(self._database, job_ids, payloads=payloads)
 
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
     ) -> Page[JobRecord]:
-        """See ``Admin.find``."""
+        """Return a page of the jobs that match, ordered by id."""
         self._validation.check_find(limit, after)
         return admin.find(self._database, where or JobFilter(), limit=limit, after=after, newest=newest)
 
     def job_columns(
         self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
     ) -> tuple[Sequence[Sequence[object]], str | None]:
-        """See ``JobScan.job_columns``."""
+        """Return a page as columns, one per name of a ``JobRecord`` field, and its cursor."""
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """See ``WebhookScan.webhooks``."""
+        """Return the webhooks of these jobs, in any state, by job id."""
         self._validation.check_ids(job_ids)
         return admin.webhooks(self._database, job_ids)
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
-        """See ``Admin.any_open``."""
+        """Whether a job of these types is ready, scheduled or in flight in these queues."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return admin.any_open(self._database, queue_names, type_names)
 
     def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
-        """See ``Diagnosis.count_expired_leases``."""
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
         return admin.count_expired_leases(self._database, expired_for, self._validation.caller_now(now))
 
     def table_sizes(self) -> dict[str, int]:
-        """See ``Diagnosis.table_sizes``."""
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
         return admin.table_sizes(self._database)
 
     def counts(
@@ -375,7 +380,7 @@ class PostgresDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``Admin.counts``."""
+        """Return one row per queue and type that has jobs, ordered by both."""
         counted = self._validation.check_counts(queues, states)
         return admin.counts(self._database, queues, counted, self._validation.caller_now(now))
 
@@ -386,36 +391,42 @@ class PostgresDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``CountEstimates.estimate_counts``."""
+        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains."""
         counted = self._validation.check_counts(queues, states)
         return estimates.estimate_counts(self._database, queues, counted, self._validation.caller_now(now))
 
     @property
     def has_serial_arrivals(self) -> bool:
-        """See ``AuditScan.has_serial_arrivals``. Transactions that enqueue run concurrently."""
+        """Whether of two calls of enqueue one always commits before the other reads the clock.
+
+        Transactions that enqueue run concurrently.
+        """
         return False
 
     def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """See ``AuditScan.arrivals``."""
+        """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
         self._validation.check_ids(job_ids)
         return admin.arrivals(self._database, job_ids)
 
     @property
     def has_numbered_ledger(self) -> bool:
-        """See ``AuditScan.has_numbered_ledger``. The numbers of transactions that were rolled back are missing."""
+        """Whether the cursor of a ledger row is its number, which counts all rows of the space from 1.
+
+        The numbers of transactions that were rolled back are missing.
+        """
         return False
 
     def trimmed_rows(self) -> int | None:
-        """See ``AuditScan.trimmed_rows``."""
+        """Return how many ledger rows ``trim`` has removed; None if it has removed some and does not count them."""
         return 0 if ledger.is_whole(self._database) else None
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.requeue``."""
+        """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9)."""
         self._validation.check_ids(job_ids)
         return admin.requeue(self._database, job_ids, self._validation.caller_now(now))
 
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
-        """See ``Admin.cancel``."""
+        """Cancel ready jobs at once, and request cancellation of running jobs."""
         self._validation.check_ids(job_ids)
         states = admin.cancel(self._database, job_ids, self._validation.caller_now(now))
         if State.INFLIGHT in states:
@@ -423,7 +434,7 @@ class PostgresDriver:
         return states
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.purge``."""
+        """Remove ended jobs, each with a ``purged`` ledger row."""
         self._validation.check_ids(job_ids)
         cursors = self._validation.reader_cursors(self, now=now)
         return admin.purge(self._database, job_ids, cursors, self._validation.caller_now(now))
@@ -431,12 +442,12 @@ class PostgresDriver:
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
     ) -> None:
-        """See ``Admin.configure``."""
+        """Replace the settings of a queue, or of one type in it."""
         self._validation.check_settings(queue, settings, type, only)
         admin.configure(self._database, queue, type, settings, only)
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
-        """See ``Admin.settings``."""
+        """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
         self._validation.check_settings(queue, None, type)
         return admin.settings(self._database, queue, type)
 
@@ -448,7 +459,7 @@ class PostgresDriver:
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
-        """See ``Admin.trim``."""
+        """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         cursors = self._validation.reader_cursors(self, now=now)
@@ -470,7 +481,7 @@ class PostgresDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """See ``Admin.domains``."""
+        """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
         start = self._validation.check_domains(queue, status, name, limit, after)
         caller_now = self._validation.caller_now(now)
         return domains.domains(
@@ -486,7 +497,7 @@ class PostgresDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """See ``Admin.resume``."""
+        """Let a halted domain go on, as ``action`` says; return whether this call changed the domain."""
         self._validation.check_resume(queue, domain, action, position)
         caller_now = self._validation.caller_now(now)
         is_changed = domains.resume(
@@ -497,37 +508,37 @@ class PostgresDriver:
         return is_changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """See ``Admin.forget_domain``."""
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
         self._validation.check_forget_domain(queue, domain)
         return domains.forget_domain(self._database, queue, domain)
 
     # Ledger -----------------------------------------------------------------------------------------------------
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger``."""
+        """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
         self._validation.check_page(limit)
         return ledger.page(self._database, after, limit)
 
     def ledger_end(self) -> str:
-        """See ``Admin.ledger_end``."""
+        """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
         return ledger.end(self._database)
 
     def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger_tail``."""
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
         self._validation.check_page(limit)
         return ledger.tail(self._database, before, limit)
 
     def ledger_delay(self) -> LedgerDelay | None:
-        """See ``LedgerDiagnosis.ledger_delay``."""
+        """Return the transaction that delays the readers of the ledger; None if there is none."""
         return ledger.delay(self._database)
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-        """See ``LedgerScan.ledger_tuples``."""
+        """Return a page of tuples and its cursor."""
         self._validation.check_page(limit)
         return ledger.tuples(self._database, after, limit)
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
-        """See ``LedgerScan.ledger_marks``."""
+        """Return cursors that split the next ``most`` rows into ranges of ``every`` rows."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
 
@@ -536,7 +547,7 @@ class PostgresDriver:
     def spaces(
         self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
     ) -> Page[str]:
-        """See ``SpaceAdmin.spaces``."""
+        """Return a page of the names of the spaces that have rows, in order."""
         self._validation.check_spaces(after, limit)
         caller_now = self._validation.caller_now(now)
         if has_expired_leases:
@@ -546,7 +557,7 @@ class PostgresDriver:
     def remove_space(
         self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
     ) -> SpaceRemoval:
-        """See ``SpaceAdmin.remove_space``."""
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry."""
         self._validation.check_page(limit)
         self._validation.caller_now(now)
         database = self._database.with_space(bounds.check_name("space", name))
@@ -555,19 +566,19 @@ class PostgresDriver:
     # Registry ---------------------------------------------------------------------------------------------------
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.read``."""
+        """Return the entries under these keys, in order; None where there is none or it has expired."""
         self._validation.check_read(kind, keys)
         return registry.read(self._database, kind, keys, self._validation.caller_now(now))
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.write``."""
+        """Make the changes in order, each only if the entry has the expected version."""
         self._validation.check_write(changes)
         return registry.write(self._database, changes, self._validation.caller_now(now))
 
     def scan(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
-        """See ``Registry.scan``."""
+        """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``."""
         self._validation.check_scan(kind, prefix, after, limit)
         caller_now = self._validation.caller_now(now)
         return registry.scan(self._database, kind, caller_now, prefix=prefix, after=after, limit=limit)

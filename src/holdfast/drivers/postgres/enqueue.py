@@ -72,7 +72,10 @@ def enqueue_replacing(
     cursors: Collection[str | None],
     caller_now: int | None,
 ) -> list[Enqueued]:
-    """See ``replace_dead_before`` of ``Driver.enqueue``. ``cursors`` are those of the readers of the ledger."""
+    """Enqueue jobs, and replace the dead jobs of their keys that ended before an instant.
+
+    ``cursors`` are those of the readers of the ledger.
+    """
     keyed = [(job.id, job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
     columns = [pack_texts(list(column)) for column in zip(*keyed, strict=True)] if keyed else []
     with connection.transaction():

@@ -17,7 +17,7 @@ ROWS_PER_PAGE = 10  # about, of jobs with small payloads: what SAMPLE_ROWS means
 def estimate_counts(
     database: Database, queues: Sequence[str] | None, states: Collection[State], caller_now: int | None
 ) -> list[QueueCounts]:
-    """See ``CountEstimates.estimate_counts``."""
+    """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains."""
     [(many_open, many_ended, many_few, open_pages, ended_pages)] = database.query_page(
         "estimate/sizes", {"rows": estimates.COUNT_LIMIT}
     )

@@ -62,15 +62,15 @@ class JoinTarget(Protocol):
     def enqueue_on(
         self, connection: Connection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
     ) -> list[Enqueued]:
-        """See ``PostgresDriver.enqueue_on``."""
+        """Enqueue inside the transaction of a connection that the caller commits, or rolls back."""
 
     def enqueue_with(
         self, caller: CallerConnection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
     ) -> list[Enqueued]:
-        """See ``PostgresDriver.enqueue_with``."""
+        """Enqueue inside the transaction of a connection that is not one of psycopg, or is async."""
 
     def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
-        """See ``PostgresDriver.read_identity``."""
+        """Return which database this store is in; remembered, unless ``refresh``."""
 
 
 class JoinedPostgres(EnqueueOnly):
@@ -99,7 +99,7 @@ class JoinedPostgres(EnqueueOnly):
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``; durable when the caller commits."""
+        """Store new jobs and return one answer per record, in order; durable when the caller commits."""
         self._check_replace_dead(replace_dead_before)
         if self._on_loop is None:
             connection = self._adapt(begin(self._connection))

@@ -47,7 +47,7 @@ class _Limits(NamedTuple):
 
 
 def page(database: Database, after: str | None, limit: int) -> Page[LedgerRow]:
-    """See ``Admin.ledger``."""
+    """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
     position = None if after is None else _parse(after)
 
     def read() -> tuple[Page[LedgerRow], bool]:
@@ -63,7 +63,7 @@ def page(database: Database, after: str | None, limit: int) -> Page[LedgerRow]:
 
 
 def end(database: Database) -> str:
-    """See ``Admin.ledger_end``."""
+    """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
 
     def read() -> tuple[str, bool]:
         [(xid, seq, is_held_back)] = database.call("find_ledger_end")
@@ -73,7 +73,7 @@ def end(database: Database) -> str:
 
 
 def tail(database: Database, before: str | None, limit: int) -> Page[LedgerRow]:
-    """See ``Admin.ledger_tail``."""
+    """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
     position = _parse(end(database) if before is None else before)
     [row] = database.query("ledger/limits", {})
     limits = _Limits(*row)
@@ -95,7 +95,7 @@ def rows_of_transactions(database: Database, xids: Sequence[int]) -> list[Ledger
 
 
 def tuples(database: Database, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-    """See ``LedgerScan.ledger_tuples``."""
+    """Return a page of tuples and its cursor."""
 
     def read() -> tuple[tuple[list[Row], str], bool]:
         limits, start = _read_limits(database, after)
@@ -111,7 +111,7 @@ def tuples(database: Database, after: str | None, limit: int) -> tuple[Sequence[
 
 
 def marks(database: Database, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
-    """See ``LedgerScan.ledger_marks``."""
+    """Return cursors that split the next ``most`` rows into ranges of ``every`` rows."""
     limits, start = _read_limits(database, after)
     parameters = {"horizon": limits.horizon, "xid": start.xid, "seq": start.seq, "every": every, "marks": most // every}
     full = [Position(*row) for row in database.query_page("ledger/marks", parameters)]
@@ -125,7 +125,7 @@ def marks(database: Database, after: str | None, *, every: int, most: int) -> li
 
 
 def delay(database: Database) -> LedgerDelay | None:
-    """See ``LedgerDiagnosis.ledger_delay``."""
+    """Return the transaction that delays the readers of the ledger; None if there is none."""
     rows = database.query("ledger/delay", {})
     if not rows:
         return None

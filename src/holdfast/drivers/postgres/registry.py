@@ -11,14 +11,17 @@ from holdfast.model.registry import Change, Entry
 
 
 def read(database: Database, kind: str, keys: Sequence[str], caller_now: int | None) -> list[Entry | None]:
-    """See ``Registry.read``."""
+    """Return the entries under these keys, in order; None where there is none or it has expired."""
     rows = database.query("registry/read", {"kind": kind, "keys": list(keys), "now": caller_now})
     entries = {row[0]: read_entry(row) for row in rows}
     return [entries.get(key) for key in keys]
 
 
 def write(database: Database, changes: Sequence[Change], caller_now: int | None) -> list[Entry | None]:
-    """See ``Registry.write``. Not repeated when the reply is lost: the versions would differ the second time."""
+    """Make the changes in order, each only if the entry has the expected version.
+
+    Not repeated when the reply is lost: the versions would differ the second time.
+    """
     rows = database.call(
         "write_registry",
         caller_now,
@@ -43,7 +46,7 @@ def pack_changes(changes: Sequence[Change]) -> list[Array | None]:
 
 
 def scan(database: Database, kind: str, caller_now: int | None, *, prefix: str, after: str, limit: int) -> list[Entry]:
-    """See ``Registry.scan``: a range of the primary key."""
+    """Return the entries of a kind whose keys begin with ``prefix``, in order: a range of the primary key."""
     parameters = {
         "kind": kind,
         "start": prefix,

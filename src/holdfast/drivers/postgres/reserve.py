@@ -38,7 +38,9 @@ def reserve(
     isolation: Isolation,
     prefetch: bool,
 ) -> list[Reservation]:
-    """See ``Driver.reserve``. Not repeated when the answer is lost: the next call releases what this one has leased.
+    """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``.
+
+    Not repeated when the answer is lost: the next call releases what this one has leased.
 
     ``expired`` gets the transaction in which this call has ended expired leases.
     """
@@ -124,7 +126,10 @@ def reap(
     worker: str | None,
     limit: int,
 ) -> int:
-    """See ``Driver.reap``. ``expired`` gets the transaction in which this call has ended leases."""
+    """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many.
+
+    ``expired`` gets the transaction in which this call has ended leases.
+    """
     packed = None if queues is None else pack_texts(queues)
     [(ended, xid)] = database.call("reap", packed, worker, limit, caller_now, with_xid=True)
     if ended:

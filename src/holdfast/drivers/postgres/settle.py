@@ -32,7 +32,7 @@ _NO_NOTE = Note()
 
 
 def settle(database: Database, settlements: Sequence[Settlement], caller_now: int | None) -> list[LeaseError | None]:
-    """See ``Driver.settle``. Batches of acks have their own functions, which need no transitions."""
+    """End leases, each as its settlement says. Batches of acks have their own functions, which need no transitions."""
     writes = find_writes(settlements)
     if are_acks(settlements, writes):
         if writes:
@@ -86,7 +86,7 @@ def extend(
     lease_for: int,
     notes: Mapping[str, Note],
 ) -> list[Lease | LeaseError]:
-    """See ``Driver.extend``."""
+    """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
     notes_by_item = [notes.get(lease.job_id) or _NO_NOTE for lease in leases]
     rows = database.call(
         "extend",
@@ -103,7 +103,9 @@ def extend(
 def report_outage(
     database: Database, expired: RememberedCalls[int], leases: Sequence[Lease], caller_now: int | None
 ) -> list[bool]:
-    """See ``Driver.report_outage``. Not repeated when the answer is lost: the second answer would be False.
+    """Report leases that expired while the caller could not reach the store.
+
+    Not repeated when the answer is lost: the second answer would be False.
 
     ``expired`` gets the transaction in which this call may have ended leases.
     """

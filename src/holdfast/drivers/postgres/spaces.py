@@ -9,19 +9,19 @@ from holdfast.errors import SpaceInUse
 
 
 def list_spaces(database: Database, *, after: str, limit: int) -> Page[str]:
-    """See ``SpaceAdmin.spaces``."""
+    """Return a page of the names of the spaces that have rows, in order."""
     names = [name for (name,) in database.call_store("list_spaces", after, limit + 1)]
     return Page(names[:limit], names[limit - 1] if len(names) > limit else None)
 
 
 def list_expired(database: Database, caller_now: int | None, *, after: str, limit: int) -> Page[str]:
-    """See ``SpaceAdmin.spaces`` with ``has_expired_leases``."""
+    """Return a page of the names of the spaces that have expired leases, in order."""
     [(names, cursor)] = database.call_store("list_expired_spaces", after, limit, caller_now)
     return Page(list(names), cursor)
 
 
 def remove(database: Database, *, limit: int, force: bool) -> SpaceRemoval:
-    """See ``SpaceAdmin.remove_space``: of the space of this database."""
+    """Remove up to ``limit`` rows of the space of this database."""
     [(removed, more, leases)] = database.call("remove_space", force, limit)
     if leases:
         raise SpaceInUse(database.space, leases=leases)

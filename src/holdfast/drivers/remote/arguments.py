@@ -48,7 +48,7 @@ class Timed(Arguments, kw_only=True):
 
 
 class EnqueueArguments(Timed, kw_only=True):
-    """See ``Driver.enqueue``."""
+    """The arguments of ``Driver.enqueue``."""
 
     jobs: JobsMessage
     writes: list[Change] = []
@@ -60,7 +60,7 @@ class EnqueueArguments(Timed, kw_only=True):
 
 
 class EnqueueLeasedArguments(Timed, kw_only=True):
-    """See ``LeasedEnqueue.enqueue_leased``."""
+    """The arguments of ``LeasedEnqueue.enqueue_leased``."""
 
     jobs: JobsMessage
     lease_for: int
@@ -72,7 +72,7 @@ class EnqueueLeasedArguments(Timed, kw_only=True):
 
 
 class ReserveArguments(Timed, kw_only=True):
-    """See ``Driver.reserve``."""
+    """The arguments of ``Driver.reserve``."""
 
     queues: list[str]
     limit: int
@@ -85,7 +85,7 @@ class ReserveArguments(Timed, kw_only=True):
 
 
 class ExtendArguments(Timed, kw_only=True):
-    """See ``Driver.extend``."""
+    """The arguments of ``Driver.extend``."""
 
     leases: list[Lease]
     lease_for: int
@@ -93,13 +93,13 @@ class ExtendArguments(Timed, kw_only=True):
 
 
 class SettleArguments(Timed, kw_only=True):
-    """See ``Driver.settle``."""
+    """The arguments of ``Driver.settle``."""
 
     settlements: list[Settlement]
 
 
 class ReapArguments(Timed, kw_only=True):
-    """See ``Driver.reap``."""
+    """The arguments of ``Driver.reap``."""
 
     queues: list[str] | None = None
     worker: str | None = None
@@ -107,13 +107,16 @@ class ReapArguments(Timed, kw_only=True):
 
 
 class LeasesArguments(Timed, kw_only=True):
-    """See ``Driver.report_outage``."""
+    """The arguments of ``Driver.report_outage``."""
 
     leases: list[Lease]
 
 
 class WaitArguments(Arguments, kw_only=True):
-    """See ``Driver.wait``. ``fruitless`` waits of this caller ended early, and its reserves found nothing since."""
+    """The arguments of ``Driver.wait``.
+
+    ``fruitless`` waits of this caller ended early, and its reserves found nothing since.
+    """
 
     queues: list[str]
     timeout: float
@@ -121,7 +124,7 @@ class WaitArguments(Arguments, kw_only=True):
 
 
 class WaitForCancelArguments(Arguments, kw_only=True):
-    """See ``CancelWait.wait_for_cancel``."""
+    """The arguments of ``CancelWait.wait_for_cancel``."""
 
     job_ids: list[str]
     timeout: float
@@ -143,7 +146,7 @@ class JobsArguments(Arguments, kw_only=True):
 
 
 class InspectArguments(JobsArguments, kw_only=True):
-    """See ``Admin.inspect``."""
+    """The arguments of ``Admin.inspect``."""
 
     payloads: bool = True
 
@@ -155,7 +158,7 @@ class TimedJobsArguments(Timed, kw_only=True):
 
 
 class FindArguments(Arguments, kw_only=True):
-    """See ``Admin.find``."""
+    """The arguments of ``Admin.find``."""
 
     where: JobFilter | None = None
     limit: int = 100
@@ -164,21 +167,21 @@ class FindArguments(Arguments, kw_only=True):
 
 
 class AnyOpenArguments(Arguments, kw_only=True):
-    """See ``Admin.any_open``."""
+    """The arguments of ``Admin.any_open``."""
 
     queues: list[str]
     types: list[str]
 
 
 class CountsArguments(Timed, kw_only=True):
-    """See ``Admin.counts``."""
+    """The arguments of ``Admin.counts``."""
 
     queues: list[str] | None = None
     states: list[State] | None = None
 
 
 class ConfigureArguments(Arguments, kw_only=True):
-    """See ``Admin.configure``."""
+    """The arguments of ``Admin.configure``."""
 
     queue: str
     settings: QueueSettings
@@ -187,14 +190,14 @@ class ConfigureArguments(Arguments, kw_only=True):
 
 
 class SettingsArguments(Arguments, kw_only=True):
-    """See ``Admin.settings``."""
+    """The arguments of ``Admin.settings``."""
 
     queue: str
     type: str | None = None
 
 
 class DomainsArguments(Timed, kw_only=True):
-    """See ``Admin.domains``."""
+    """The arguments of ``Admin.domains``."""
 
     queue: str | None = None
     status: DomainStatus | None = None
@@ -204,7 +207,7 @@ class DomainsArguments(Timed, kw_only=True):
 
 
 class ResumeArguments(Timed, kw_only=True):
-    """See ``Admin.resume``."""
+    """The arguments of ``Admin.resume``."""
 
     queue: str
     domain: str
@@ -213,28 +216,28 @@ class ResumeArguments(Timed, kw_only=True):
 
 
 class ForgetDomainArguments(Arguments, kw_only=True):
-    """See ``Admin.forget_domain``."""
+    """The arguments of ``Admin.forget_domain``."""
 
     queue: str
     domain: str
 
 
 class LedgerArguments(Arguments, kw_only=True):
-    """See ``Admin.ledger`` and ``LedgerScan.ledger_tuples``."""
+    """The arguments of ``Admin.ledger`` and ``LedgerScan.ledger_tuples``."""
 
     after: str | None = None
     limit: int = 1000
 
 
 class LedgerTailArguments(Arguments, kw_only=True):
-    """See ``Admin.ledger_tail``."""
+    """The arguments of ``Admin.ledger_tail``."""
 
     before: str | None = None
     limit: int = 1000
 
 
 class LedgerMarksArguments(Arguments, kw_only=True):
-    """See ``LedgerScan.ledger_marks``."""
+    """The arguments of ``LedgerScan.ledger_marks``."""
 
     after: str | None
     every: int
@@ -242,7 +245,7 @@ class LedgerMarksArguments(Arguments, kw_only=True):
 
 
 class TrimArguments(Timed, kw_only=True):
-    """See ``Admin.trim``."""
+    """The arguments of ``Admin.trim``."""
 
     ended_for: int | None = None
     ledger_for: int | None = None
@@ -250,13 +253,13 @@ class TrimArguments(Timed, kw_only=True):
 
 
 class CountExpiredArguments(Timed, kw_only=True):
-    """See ``Diagnosis.count_expired_leases``."""
+    """The arguments of ``Diagnosis.count_expired_leases``."""
 
     expired_for: int = 0
 
 
 class SpacesArguments(Timed, kw_only=True):
-    """See ``SpaceAdmin.spaces``."""
+    """The arguments of ``SpaceAdmin.spaces``."""
 
     after: str = ""
     limit: int = 100
@@ -264,7 +267,7 @@ class SpacesArguments(Timed, kw_only=True):
 
 
 class RemoveSpaceArguments(Timed, kw_only=True):
-    """See ``SpaceAdmin.remove_space``."""
+    """The arguments of ``SpaceAdmin.remove_space``."""
 
     name: str
     force: bool = False
@@ -275,20 +278,20 @@ class RemoveSpaceArguments(Timed, kw_only=True):
 
 
 class ReadArguments(Timed, kw_only=True):
-    """See ``Registry.read``."""
+    """The arguments of ``Registry.read``."""
 
     kind: str
     keys: list[str]
 
 
 class WriteArguments(Timed, kw_only=True):
-    """See ``Registry.write``."""
+    """The arguments of ``Registry.write``."""
 
     changes: list[Change]
 
 
 class ScanArguments(Timed, kw_only=True):
-    """See ``Registry.scan``."""
+    """The arguments of ``Registry.scan``."""
 
     kind: str
     prefix: str = ""

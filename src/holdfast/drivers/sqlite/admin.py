@@ -65,20 +65,20 @@ _BEHIND_ALL = b""  # SQLite sorts every blob behind every text
 
 
 def get(tx: Transaction, job_id: str) -> JobRecord | None:
-    """See ``Admin.get``."""
+    """Return a job in any state; None if the space has no job with this id."""
     row = tx.run("admin/get", {"space": tx.space, "id": job_id}).fetchone()
     return None if row is None else read_job(row)
 
 
 def inspect(tx: Transaction, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
-    """See ``Admin.inspect``."""
+    """Return these jobs, in any state, with their leases and notes, by id."""
     parameters = {"space": tx.space, "ids": to_json(dict.fromkeys(job_ids)), "payloads": payloads}
     found = map(read_inspection, tx.run("admin/inspect", parameters))
     return {one.job.id: one for one in found}
 
 
 def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
-    """See ``Admin.find``. Reads one ordered page per state and merges them."""
+    """Return a page of the jobs that match, ordered by id. Reads one ordered page per state and merges them."""
     start, end = (_BEHIND_ALL, _BEFORE_ALL) if newest else (_BEFORE_ALL, _BEHIND_ALL)
     parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or start}
     states = states_of(where)
@@ -108,23 +108,23 @@ def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any], *
 
 
 def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
-    """See ``AuditScan.arrivals``."""
+    """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
     return {job_id: job.seq for job_id, job in find_jobs(tx, job_ids).items()}
 
 
 def webhooks(tx: Transaction, job_ids: Sequence[str]) -> dict[str, str]:
-    """See ``WebhookScan.webhooks``."""
+    """Return the webhooks of these jobs, in any state, by job id."""
     return dict(tx.run("admin/webhooks", {"space": tx.space, "ids": to_json(job_ids)}).fetchall())
 
 
 def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bool:
-    """See ``Admin.any_open``."""
+    """Whether a job of these types is ready, scheduled or in flight in these queues."""
     parameters = {"space": tx.space, "queues": to_json(queues), "types": to_json(types)}
     return bool(tx.run("admin/any_open", parameters).fetchone()[0])
 
 
 def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[State]) -> list[QueueCounts]:
-    """See ``Admin.counts``."""
+    """Return one row per queue and type that has jobs, ordered by both."""
     rows: list[tuple[str, str, str, int]] = []
     for statement in sorted({_COUNT[state] for state in states}):
         rows += tx.run(statement, {"space": tx.space, "now": tx.now, "states": to_json(sorted(states))})
@@ -132,7 +132,7 @@ def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[Sta
 
 
 def count_expired_leases(tx: Transaction, expired_for: int) -> int:
-    """See ``Diagnosis.count_expired_leases``."""
+    """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
     parameters = {"space": tx.space, "before": tx.now - expired_for, "limit": REAP_LIMIT}
     return int(tx.run("admin/count_expired_leases", parameters).fetchone()[0])
 
@@ -143,7 +143,7 @@ def count_stray_payloads(tx: Transaction) -> int:
 
 
 def file_size(tx: Transaction) -> dict[str, int]:
-    """See ``Diagnosis.table_sizes``: tables share the pages of the file, and not every SQLite measures them."""
+    """Return the bytes of the file: tables share its pages, and not every SQLite measures them."""
     total, unused = tx.run("admin/file_size").fetchone()
     return {"used pages": total - unused, "unused pages": unused}
 
@@ -152,7 +152,7 @@ def file_size(tx: Transaction) -> dict[str, int]:
 
 
 def requeue(tx: Transaction, job_ids: Sequence[str]) -> list[bool]:
-    """See ``Admin.requeue``."""
+    """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9)."""
     rows = tx.run("requeue/read", {"space": tx.space, "ids": to_json(job_ids)})
     left = without_unreadable(job_ids, rows)
     jobs = _without_taken_offsets(tx, _find_in_states(tx, left, (State.DEAD, State.CANCELLED)))
@@ -190,7 +190,7 @@ def _end_halts(tx: Transaction, jobs: dict[str, StoredJob]) -> list[StoredJob]:
 
 
 def purge(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | None]) -> list[bool]:
-    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    """Remove ended jobs, each with a ``purged`` ledger row. ``cursors`` are those of the readers of the ledger."""
     unread = _find_unread(tx, job_ids, cursors)
     ended = _find_in_states(tx, job_ids, (State.DONE, State.DEAD, State.CANCELLED))
     jobs = {job_id: job for job_id, job in ended.items() if job_id not in unread}
@@ -216,7 +216,7 @@ def _find_unread(tx: Transaction, job_ids: Sequence[str], cursors: Collection[st
 
 
 def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
-    """See ``Admin.cancel``."""
+    """Cancel ready jobs at once, and request cancellation of running jobs."""
     jobs = find_jobs(tx, job_ids)
     ready = {job_id: job for job_id, job in jobs.items() if job.held.state == State.READY}
     running = [job.seq for job in jobs.values() if job.held.state == State.INFLIGHT]
@@ -261,7 +261,7 @@ def _write_ledger(tx: Transaction, statement: str, jobs: dict[str, StoredJob]) -
 def configure(
     tx: Transaction, queue: str, type_: str | None, changed: QueueSettings, only: Collection[str] | None
 ) -> None:
-    """See ``Admin.configure``."""
+    """Replace the settings of a queue, or of one type in it."""
     before = settings(tx, queue, type_)
     if not before.accepts(changed, only):
         return
@@ -273,13 +273,16 @@ def configure(
 
 
 def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
-    """See ``Admin.settings``."""
+    """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
     row = tx.run("admin/settings", (tx.space, queue, type_ or "")).fetchone()
     return QueueSettings() if row is None else read_settings(row)
 
 
 def trim(tx: Transaction, keep: Retention, cursors: Collection[str | None], *, limit: int) -> Trimmed:
-    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
+    """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
+
+    ``cursors`` are those of the readers of the ledger.
+    """
     parameters = {"space": tx.space, "now": tx.now, "limit": limit}
     position = ledger.read_position(tx, cursors)
     before = tx.now - keep.ended_for

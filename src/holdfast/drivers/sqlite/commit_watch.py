@@ -37,7 +37,7 @@ class PollingWatch:
     """Returns after a short, fixed time."""
 
     def wait(self, timeout: float) -> None:
-        """See ``CommitWatch``."""
+        """Sleep for a short, fixed time, at most ``timeout`` seconds."""
         time.sleep(min(timeout, POLL_SECONDS))
 
 
@@ -58,7 +58,7 @@ class InotifyWatch:
         self._reported_at = -ACTIVE_SECONDS
 
     def wait(self, timeout: float) -> None:
-        """See ``CommitWatch``."""
+        """Block until the log was written, at most a short time that depends on when it last was."""
         since = monotonic() - self._reported_at
         if since < BURST_SECONDS:
             time.sleep(min(timeout, BURST_POLL_SECONDS))

@@ -25,7 +25,7 @@ def domains(
     limit: int,
     after: Place | None,
 ) -> Page[DomainInfo]:
-    """See ``Admin.domains``."""
+    """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
     if queue is not None and name is not None:
         place = (queue, name)
         info = _describe(tx, place, remembered=True) if after is None or place > after else None
@@ -107,7 +107,7 @@ def _describe(tx: Transaction, place: Place, *, remembered: bool = False) -> Dom
 
 
 def resume(tx: Transaction, queue: str, domain: str, action: ResumeAction, position: int | None) -> bool:
-    """See ``Admin.resume``."""
+    """Let a halted domain go on, as ``action`` says; return whether this call changed the domain."""
     start, halted_by = tx.run("domains/read", (tx.space, queue, domain)).fetchone() or (0, None)
     is_moved = position is not None and position != start
     if is_moved:
@@ -123,7 +123,7 @@ def resume(tx: Transaction, queue: str, domain: str, action: ResumeAction, posit
 
 
 def forget(tx: Transaction, queue: str, domain: str) -> bool:
-    """See ``Admin.forget_domain``."""
+    """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
     place = (tx.space, queue, domain)
     if tx.run("domains/has_open", place).fetchone()[0]:
         return False

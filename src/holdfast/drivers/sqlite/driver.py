@@ -101,7 +101,7 @@ class SqliteDriver:
 
     @property
     def space_name(self) -> str:
-        """See ``NamedSpace``."""
+        """The name of the space."""
         return self._space
 
     def check_free_space(self) -> None:
@@ -109,15 +109,15 @@ class SqliteDriver:
         self._database.free_space.check()
 
     def count_future_rows(self) -> int:
-        """See ``clock_repair.count_future_rows``."""
+        """Return how many live jobs, rate buckets and stopped domains have an instant that is far in the future."""
         return self._read(clock_repair.count_future_rows)
 
     def repair_clock(self) -> int:
-        """See ``clock_repair.repair``."""
+        """Move leases, delays, rate buckets and waits from the future to now; return how many rows were changed."""
         return self._write(clock_repair.repair)
 
     def count_stray_payloads(self) -> int:
-        """See ``admin.count_stray_payloads``."""
+        """Return how many large payloads have no job, at most ``REAP_LIMIT``: no verb leaves one."""
         return self._read(admin.count_stray_payloads)
 
     # Driver -----------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class SqliteDriver:
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``."""
+        """Store new jobs and return one answer per record, in order."""
         self._check_enqueue(jobs, writes)
         if replace_dead_before is not None:
             self._validation.check_replace_dead(jobs, writes, replace_dead_before)
@@ -175,7 +175,7 @@ class SqliteDriver:
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``LeasedEnqueue.enqueue_leased``."""
+        """Enqueue the jobs and lease all of them, or none of them, in one transaction."""
         self._validation.check_enqueue(jobs)
         self._validation.check_lease(lease_for, worker)
         self._database.free_space.check()
@@ -194,7 +194,7 @@ class SqliteDriver:
         prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
-        """See ``Driver.reserve``."""
+        """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
         names = self._validation.check_reserve(
             queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
         )
@@ -228,12 +228,12 @@ class SqliteDriver:
         notes: Mapping[str, Note] | None = None,
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
-        """See ``Driver.extend``."""
+        """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
         self._validation.check_extend(leases, lease_for)
         return self._write(lambda tx: settle.extend(tx, leases, lease_for=lease_for, notes=notes), now)
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """See ``Driver.settle``."""
+        """End leases, each as its settlement says; return None or the refusal of each one, in order."""
         self._validation.check_settle(settlements)
         return self._write(lambda tx: settle.settle(tx, settlements), now)
 
@@ -245,26 +245,28 @@ class SqliteDriver:
         limit: int = REAP_LIMIT,
         now: int | None = None,
     ) -> int:
-        """See ``Driver.reap``."""
+        """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
         names = self._validation.check_reap(queues, worker, limit)
         return self._write_remembered(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
-        """See ``Driver.report_outage``."""
+        """Report leases that expired while the caller could not reach the store."""
         self._validation.check_leases(leases)
         return self._write_remembered(lambda tx: settle.report_outage(tx, leases), now)
 
     def take_expired(self) -> list[LedgerRow]:
-        """See ``ExpiredLeases.take_expired``."""
+        """Return the ledger rows of the leases that ``reserve``, ``reap`` and ``report_outage`` ended as expired."""
         calls = self._expired.take()
         return self._read(lambda tx: [row for call in calls for row in ledger.rows_after(tx, *call)]) if calls else []
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
+        """Block until a job of these queues may be due, for at most ``timeout`` seconds.
 
-        Returns when a commit since this thread's last reserve has left a due job, when a scheduled job becomes due,
-        and when a lease expires. A job that was due at the last reserve, and was not reserved, ends no wait before the
-        next commit: its queue is paused, or this worker does not know its type.
+        Commits of any process wake it, see ``commit_watch``.
+
+        Returns when a commit since this thread's last reserve has left a due job, when a scheduled job becomes due, and
+        when a lease expires. A job that was due at the last reserve, and was not reserved, ends no wait before the next
+        commit: its queue is paused, or this worker does not know its type.
         """
         names = self._validation.check_wait(queues, timeout)
         self._database.check_open()
@@ -286,7 +288,10 @@ class SqliteDriver:
             due_at = deadline if due_in is None else monotonic() + due_in / SECOND
 
     def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
-        """See ``CancelWait.wait_for_cancel``. Looks for commits of any process, and reads the jobs after a commit."""
+        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds.
+
+        Looks for commits of any process, and reads the jobs after a commit.
+        """
         self._validation.check_wait_for_cancel(job_ids, timeout)
         deadline = monotonic() + timeout
         looked_at_version = None
@@ -301,52 +306,55 @@ class SqliteDriver:
             time.sleep(min(left, CANCEL_POLL_SECONDS))
 
     def space(self, name: str) -> SqliteDriver:
-        """See ``Driver.space``."""
+        """Return another space of the same store, on the same connections."""
         return SqliteDriver(self._database, clock=self._clock, caller_clock=self._caller_clock, space=name)
 
     def joined(self, connection: object) -> JoinedSqlite:
-        """See ``Driver.joined``. The connection is a ``sqlite3.Connection`` to the same file."""
+        """Return a driver that enqueues in the caller's own transaction; its other verbs raise ``Unsupported``.
+
+        The connection is a ``sqlite3.Connection`` to the same file.
+        """
         return JoinedSqlite(self.enqueue_on, self.capabilities, connection, path=self.path)
 
     def close(self) -> None:
-        """See ``Driver.close``."""
+        """Close the connections, also those of the spaces."""
         self._database.close()
 
     # Admin ------------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> JobRecord | None:
-        """See ``Admin.get``."""
+        """Return a job in any state; None if the space has no job with this id."""
         bounds.check_name("id", job_id)
         return self._read(lambda tx: admin.get(tx, job_id))
 
     def inspect(self, job_ids: Sequence[str], *, payloads: bool = True) -> dict[str, Inspection]:
-        """See ``Admin.inspect``."""
+        """Return these jobs, in any state, with their leases and notes, by id."""
         self._validation.check_ids(job_ids)
         return self._read(lambda tx: admin.inspect(tx, job_ids, payloads=payloads))
 
     def find(
         self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
     ) -> Page[JobRecord]:
-        """See ``Admin.find``."""
+        """Return a page of the jobs that match, ordered by id."""
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """See ``WebhookScan.webhooks``."""
+        """Return the webhooks of these jobs, in any state, by job id."""
         self._validation.check_ids(job_ids)
         return self._read(lambda tx: admin.webhooks(tx, job_ids))
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
-        """See ``Admin.any_open``."""
+        """Whether a job of these types is ready, scheduled or in flight in these queues."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return self._read(lambda tx: admin.any_open(tx, queue_names, type_names))
 
     def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
-        """See ``Diagnosis.count_expired_leases``."""
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
         return self._read(lambda tx: admin.count_expired_leases(tx, expired_for), now)
 
     def table_sizes(self) -> dict[str, int]:
-        """See ``Diagnosis.table_sizes``."""
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
         return self._read(admin.file_size)
 
     def counts(
@@ -356,7 +364,7 @@ class SqliteDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``Admin.counts``."""
+        """Return one row per queue and type that has jobs, ordered by both."""
         counted = self._validation.check_counts(queues, states)
         return self._read(lambda tx: admin.counts(tx, queues, counted), now)
 
@@ -367,41 +375,41 @@ class SqliteDriver:
         states: Collection[State] | None = None,
         now: int | None = None,
     ) -> list[QueueCounts]:
-        """See ``CountEstimates.estimate_counts``."""
+        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains."""
         counted = self._validation.check_counts(queues, states)
         return self._read(lambda tx: estimates.estimate_counts(tx, queues, counted), now)
 
     @property
     def has_serial_arrivals(self) -> bool:
-        """See ``AuditScan.has_serial_arrivals``."""
+        """Whether of two calls of enqueue one always commits before the other reads the clock."""
         return True
 
     def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """See ``AuditScan.arrivals``."""
+        """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
         self._validation.check_ids(job_ids)
         return self._read(lambda tx: admin.arrivals(tx, job_ids))
 
     @property
     def has_numbered_ledger(self) -> bool:
-        """See ``AuditScan.has_numbered_ledger``."""
+        """Whether the cursor of a ledger row is its number, which counts all rows of the space from 1."""
         return True
 
     def trimmed_rows(self) -> int | None:
-        """See ``AuditScan.trimmed_rows``."""
+        """Return how many ledger rows ``trim`` has removed; None if it has removed some and does not count them."""
         return self._read(lambda tx: tx.ledger_trimmed)
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.requeue``."""
+        """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9)."""
         self._validation.check_ids(job_ids)
         return self._write(lambda tx: admin.requeue(tx, job_ids), now)
 
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
-        """See ``Admin.cancel``."""
+        """Cancel ready jobs at once, and request cancellation of running jobs."""
         self._validation.check_ids(job_ids)
         return self._write(lambda tx: admin.cancel(tx, job_ids), now)
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """See ``Admin.purge``."""
+        """Remove ended jobs, each with a ``purged`` ledger row."""
         self._validation.check_ids(job_ids)
         cursors = self._validation.reader_cursors(self, now=now)
         return self._write(lambda tx: admin.purge(tx, job_ids, cursors), now)
@@ -409,12 +417,12 @@ class SqliteDriver:
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
     ) -> None:
-        """See ``Admin.configure``."""
+        """Replace the settings of a queue, or of one type in it."""
         self._validation.check_settings(queue, settings, type, only)
         self._write(lambda tx: admin.configure(tx, queue, type, settings, only))
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
-        """See ``Admin.settings``."""
+        """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
         self._validation.check_settings(queue, None, type)
         return self._read(lambda tx: admin.settings(tx, queue, type))
 
@@ -426,7 +434,7 @@ class SqliteDriver:
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
-        """See ``Admin.trim``."""
+        """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         cursors = self._validation.reader_cursors(self, now=now)
@@ -442,7 +450,7 @@ class SqliteDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """See ``Admin.domains``."""
+        """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
         place = self._validation.check_domains(queue, status, name, limit, after)
         find = partial(domain_admin.domains, queue=queue, status=status, name=name, limit=limit, after=place)
         return self._read(find, now)
@@ -456,38 +464,38 @@ class SqliteDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """See ``Admin.resume``."""
+        """Let a halted domain go on, as ``action`` says; return whether this call changed the domain."""
         self._validation.check_resume(queue, domain, action, position)
         return self._write(lambda tx: domain_admin.resume(tx, queue, domain, action, position), now)
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """See ``Admin.forget_domain``."""
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
         self._validation.check_forget_domain(queue, domain)
         return self._write(lambda tx: domain_admin.forget(tx, queue, domain))
 
     # Ledger -----------------------------------------------------------------------------------------------------
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger``."""
+        """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
         self._validation.check_page(limit)
         return self._read(lambda tx: ledger.page(tx, after, limit))
 
     def ledger_end(self) -> str:
-        """See ``Admin.ledger_end``."""
+        """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
         return self._read(lambda tx: str(tx.ledger_end()))
 
     def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """See ``Admin.ledger_tail``."""
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
         self._validation.check_page(limit)
         return self._read(lambda tx: ledger.tail(tx, before, limit))
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-        """See ``LedgerScan.ledger_tuples``."""
+        """Return a page of tuples and its cursor."""
         self._validation.check_page(limit)
         return self._read(lambda tx: ledger.tuples(tx, after, limit))
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
-        """See ``LedgerScan.ledger_marks``."""
+        """Return cursors that split the next ``most`` rows into ranges of ``every`` rows."""
         self._validation.check_page(every)
         return self._read(lambda tx: ledger.marks(tx, after, every, most))
 
@@ -496,7 +504,7 @@ class SqliteDriver:
     def spaces(
         self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
     ) -> Page[str]:
-        """See ``SpaceAdmin.spaces``."""
+        """Return a page of the names of the spaces that have rows, in order."""
         self._validation.check_spaces(after, limit)
         list_page = spaces.list_expired if has_expired_leases else spaces.list_spaces
         return self._read(lambda tx: list_page(tx, after=after, limit=limit), now)
@@ -504,26 +512,26 @@ class SqliteDriver:
     def remove_space(
         self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
     ) -> SpaceRemoval:
-        """See ``SpaceAdmin.remove_space``."""
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry."""
         self._validation.check_page(limit)
         return self.space(name)._write(lambda tx: spaces.remove(tx, limit=limit, force=force), now)  # noqa: SLF001 - this class
 
     # Registry ---------------------------------------------------------------------------------------------------
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.read``."""
+        """Return the entries under these keys, in order; None where there is none or it has expired."""
         self._validation.check_read(kind, keys)
         return self._read(lambda tx: [registry.read(tx, kind, key) for key in keys], now)
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """See ``Registry.write``."""
+        """Make the changes in order, each only if the entry has the expected version."""
         self._validation.check_write(changes)
         return self._write(lambda tx: registry.write(tx, changes), now)
 
     def scan(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
-        """See ``Registry.scan``."""
+        """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``."""
         self._validation.check_scan(kind, prefix, after, limit)
         return self._read(lambda tx: registry.scan(tx, kind, prefix, after, limit), now)
 

@@ -35,7 +35,7 @@ class _Batch:
 
 
 def enqueue(tx: Transaction, jobs: Sequence[JobRecord], writes: Sequence[Change] = ()) -> list[Enqueued]:
-    """See ``Driver.enqueue``. Raises ``WriteRefused`` before anything is changed."""
+    """Store new jobs and return one answer per record, in order. Raises ``WriteRefused`` before anything is changed."""
     if writes and (refused := registry.write_all(tx, writes, job_id=jobs[0].id)):
         raise refused
     batch = _find_new(tx, jobs)
@@ -46,7 +46,10 @@ def enqueue(tx: Transaction, jobs: Sequence[JobRecord], writes: Sequence[Change]
 def enqueue_replacing(
     tx: Transaction, jobs: Sequence[JobRecord], before: int, cursors: Collection[str | None]
 ) -> list[Enqueued]:
-    """See ``replace_dead_before`` of ``Driver.enqueue``. ``cursors`` are those of the readers of the ledger."""
+    """Enqueue jobs, and replace the dead jobs of their keys that ended before an instant.
+
+    ``cursors`` are those of the readers of the ledger.
+    """
     known = _find_payloads(tx, jobs)
     keys = {(job.queue, job.idempotency_key) for job in jobs if job.id not in known and job.idempotency_key is not None}
     parameters = {"space": tx.space, "keys": to_json(keys), "before": before}
@@ -80,7 +83,7 @@ def insert_plain(connection: sqlite3.Connection, space: str, job: JobRecord, now
 def enqueue_leased(
     tx: Transaction, jobs: Sequence[JobRecord], *, lease_for: int, worker: str
 ) -> tuple[list[Enqueued], list[Reservation]]:
-    """See ``LeasedEnqueue.enqueue_leased``."""
+    """Enqueue the jobs and lease all of them, or none of them, in one transaction."""
     batch = _find_new(tx, jobs)
     queues = sorted({job.queue for job in representatives(jobs)})
     if len(batch.new) < len(jobs) or must_wait(jobs) or is_limited(tx, queues):

@@ -50,7 +50,7 @@ class JoinedSqlite(EnqueueOnly):
         replace_dead_before: int | None = None,
         now: int | None = None,
     ) -> list[Enqueued]:
-        """See ``Driver.enqueue``; durable when the caller commits."""
+        """Store new jobs and return one answer per record, in order; durable when the caller commits."""
         self._check_replace_dead(replace_dead_before)
         own = _check_same_file(begin(self._connection), self._path)
         if _is_autocommit(own) and not own.in_transaction:

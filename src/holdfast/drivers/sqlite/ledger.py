@@ -15,13 +15,13 @@ from holdfast.model.ledger import LedgerRow
 
 
 def page(tx: Transaction, after: str | None, limit: int) -> Page[LedgerRow]:
-    """See ``Admin.ledger``."""
+    """Return a page of the ledger, in an order that is fixed and has no gaps (L13)."""
     rows, cursor = tuples(tx, after, limit)
     return Page([read_ledger_row(row) for row in rows], cursor, [str(row[-1]) for row in rows])
 
 
 def tuples(tx: Transaction, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-    """See ``LedgerScan.ledger_tuples``. The last column is the number of the row."""
+    """Return a page of tuples and its cursor. The last column is the number of the row."""
     position = _position(tx, after)
     rows = tx.run("ledger/page", (tx.space, position, limit)).fetchall()
     return rows, str(rows[-1][-1] if rows else position)
@@ -33,7 +33,7 @@ def rows_after(tx: Transaction, number: int, limit: int) -> list[LedgerRow]:
 
 
 def tail(tx: Transaction, before: str | None, limit: int) -> Page[LedgerRow]:
-    """See ``Admin.ledger_tail``."""
+    """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
     end = tx.ledger_end()
     position = end if before is None else validation.ledger_position(before, end)
     rows = tx.run("ledger/tail", (tx.space, position, limit)).fetchall()[::-1]
@@ -42,7 +42,7 @@ def tail(tx: Transaction, before: str | None, limit: int) -> Page[LedgerRow]:
 
 
 def marks(tx: Transaction, after: str | None, every: int, most: int) -> list[tuple[str, int]]:
-    """See ``LedgerScan.ledger_marks``."""
+    """Return cursors that split the next ``most`` rows into ranges of ``every`` rows."""
     position = _position(tx, after)
     found: list[tuple[str, int]] = []
     while most > 0:

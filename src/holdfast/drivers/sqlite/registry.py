@@ -69,7 +69,7 @@ def write_all(tx: Transaction, changes: Sequence[Change], *, job_id: str) -> Wri
 
 
 def write(tx: Transaction, changes: Sequence[Change]) -> list[Entry | None]:
-    """See ``Registry.write``."""
+    """Make the changes in order, each only if the entry has the expected version."""
     answers: list[Entry | None] = []
     for run in split_repeated_entries(changes):
         versions = find_versions(tx, run)
@@ -81,7 +81,10 @@ def write(tx: Transaction, changes: Sequence[Change]) -> list[Entry | None]:
 
 
 def scan(tx: Transaction, kind: str, prefix: str, after: str, limit: int) -> list[Entry]:
-    """See ``Registry.scan``. Reads a range of the primary key."""
+    """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``.
+
+    Reads a range of the primary key.
+    """
     parameters = {
         "space": tx.space,
         "kind": kind,

@@ -38,7 +38,7 @@ def reserve(
     isolation: Isolation,
     prefetch: bool,
 ) -> list[Reservation]:
-    """See ``Driver.reserve``."""
+    """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
     reap(tx, queues, worker=None, limit=REAP_LIMIT)
     request = _Request(tx, queues, types, limit, max_bytes, isolation)
     for _ in range(UNREADABLE_ROUNDS):

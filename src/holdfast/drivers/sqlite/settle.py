@@ -51,7 +51,7 @@ class EndedLease(NamedTuple):
 def extend(
     tx: Transaction, leases: Sequence[Lease], *, lease_for: int, notes: Mapping[str, Note] | None
 ) -> list[Lease | LeaseError]:
-    """See ``Driver.extend``."""
+    """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
     jobs = find_jobs(tx, (lease.job_id for lease in leases))
     expires_at = tx.now + lease_for
     answers: list[Lease | LeaseError] = []
@@ -85,7 +85,7 @@ def extend(
 
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
-    """See ``Driver.settle``."""
+    """End leases, each as its settlement says; return None or the refusal of each one, in order."""
     written = tx.ledger_end()
     left = settle_valid_acks(tx, settlements, written)
     return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
@@ -133,7 +133,7 @@ def _apply_writes(tx: Transaction, settlement: Settlement) -> WriteRefused | Non
 
 
 def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, limit: int) -> int:
-    """See ``Driver.reap``."""
+    """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
     if queues is None:
         queues = [queue for (queue,) in tx.run("reap/find_queues", {"space": tx.space}).fetchall()]
     rows: list[Row] = []
@@ -168,7 +168,7 @@ def bury(tx: Transaction, unreadable: Sequence[tuple[int, int, UnreadableJob]]) 
 
 
 def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
-    """See ``Driver.report_outage``."""
+    """Report leases that expired while the caller could not reach the store."""
     jobs = find_jobs(tx, (lease.job_id for lease in leases))
     ended: list[EndedLease] = []
     with_crash: list[StoredJob] = []

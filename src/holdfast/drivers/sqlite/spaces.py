@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
 
 def list_spaces(tx: Transaction, *, after: str, limit: int) -> Page[str]:
-    """See ``SpaceAdmin.spaces``. One probe per table and space."""
+    """Return a page of the names of the spaces that have rows, in order: one probe per table and space."""
     tables = _tables(tx)
     first = " UNION ALL ".join(f"SELECT min(space) AS space FROM {table.name} WHERE space > :after" for table in tables)  # noqa: S608 - names of tables
     names: list[str] = []
@@ -41,7 +41,7 @@ def list_spaces(tx: Transaction, *, after: str, limit: int) -> Page[str]:
 
 
 def list_expired(tx: Transaction, *, after: str, limit: int) -> Page[str]:
-    """See ``SpaceAdmin.spaces`` with ``has_expired_leases``. One probe per queue with leases."""
+    """Return a page of the names of the spaces that have expired leases: one probe per queue with leases."""
     names: list[str] = []
     for _ in range(MAX_LOOKED_AT):
         [name] = tx.run("space/next_leased", {"after": after}).fetchone()
@@ -58,7 +58,7 @@ def list_expired(tx: Transaction, *, after: str, limit: int) -> Page[str]:
 
 
 def remove(tx: Transaction, *, limit: int, force: bool) -> SpaceRemoval:
-    """See ``SpaceAdmin.remove_space``: of the space of this transaction."""
+    """Remove up to ``limit`` rows of the space of this transaction."""
     [leases] = tx.run("space/count_leases", {"space": tx.space, "limit": REAP_LIMIT}).fetchone()
     if leases and not force:
         raise SpaceInUse(tx.space, leases=leases)
