@@ -20,7 +20,7 @@ def test_doctor_warns_of_webhooks_until_a_process_calls_them(run, filled):
     filled.cancel(["hooked"])
     [text] = warnings(run)
     assert text.startswith("1 of the last jobs that ended have a webhook")
-    CallbackReader(filled, space="main", name="test", signer=None, clock=SystemClock(), max_attempts=1).read()
+    CallbackReader(filled, space="main", name="test", signer=None, clock=SystemClock()).read()
     assert warnings(run) == []
 
 

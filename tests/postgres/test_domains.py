@@ -215,6 +215,7 @@ DROP TABLE domains, ended_offsets;
 DROP INDEX jobs_domain, jobs_offset, jobs_turn, ended_offset;
 CREATE INDEX jobs_domain ON jobs (space, queue, domain, turn DESC, seq) WHERE domain IS NOT NULL;
 ALTER TABLE settings DROP COLUMN gaps, DROP COLUMN gap_report_after, DROP COLUMN gap_pass_after;
+ALTER TABLE settings DROP COLUMN limits_from;
 DELETE FROM migrations WHERE version >= 8;
 UPDATE functions SET revision = 8, oldest = 7, checksum = 'older';
 """
@@ -243,6 +244,7 @@ def test_a_store_from_before_offsets_is_upgraded_while_its_domains_wait_and_run(
 TO_VERSION_8 = """
 DROP INDEX jobs_domain;
 CREATE INDEX jobs_domain ON jobs (space, queue, domain, "offset", seq) WHERE domain IS NOT NULL;
+ALTER TABLE settings DROP COLUMN limits_from;
 DELETE FROM migrations WHERE version >= 9;
 UPDATE functions SET revision = 9, oldest = 7, checksum = 'older';
 """

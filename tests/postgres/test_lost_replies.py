@@ -1,5 +1,6 @@
 """A call that is repeated because its reply was lost leaves the same state as one call."""
 
+import dataclasses
 import signal
 import threading
 
@@ -22,10 +23,16 @@ from tests.postgres.test_wait import wait_until
 
 LATER = NOW + 60 * SECOND
 
+# The calls of this database that wait for a lock; the server has the databases of other tests, too.
+BLOCKED = """
+SELECT FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+ WHERE NOT l.granted AND a.datname = current_database()
+"""
+
 
 def state_of(store):
     """The whole state of a store, without fences: they differ from lease to lease."""
-    jobs = [replace(store.inspect([one.id])[one.id], fence=None) for one in store.find(limit=1000).items]
+    jobs = [dataclasses.replace(store.inspect([one.id])[one.id], fence=None) for one in store.find(limit=1000).items]
     rows = [replace(row, fence=None) for row in store.ledger().items]
     return jobs, rows, store.counts(now=LATER), store.settings("q"), store.scan("kind", now=LATER)
 
@@ -213,8 +220,7 @@ def test_the_leases_of_a_reserve_that_the_server_carries_out_later_are_released_
         waiting = threading.Thread(target=reserve)
         waiting.start()
         with psycopg.connect(direct, autocommit=True) as session:
-            blocked = "SELECT FROM pg_locks WHERE NOT granted"
-            wait_until(lambda: session.execute(blocked).rowcount == 1)
+            wait_until(lambda: session.execute(BLOCKED).rowcount == 1)
         proxy.cut()
         waiting.join()
         assert store.reserve(["other"], limit=1, lease_for=10, worker="w", now=NOW) == []
@@ -238,7 +244,7 @@ def test_the_leases_of_a_reserve_that_an_exception_has_interrupted_are_released(
 
     def send_signal():
         with psycopg.connect(url, autocommit=True) as session:
-            wait_until(lambda: session.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount == 1)
+            wait_until(lambda: session.execute(BLOCKED).rowcount == 1)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR2)
 
     before = signal.signal(signal.SIGUSR2, interrupt)

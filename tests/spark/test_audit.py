@@ -1,7 +1,5 @@
 """Every planted violation is found by its check, and histories of correct stores are certified."""
 
-from dataclasses import fields
-
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
@@ -101,9 +99,9 @@ def _with_seed(each, seed, *, later):
     """Put the seed into the ids, which every seed has, and move the instants."""
     name = "job_id" if isinstance(each, LedgerRow) else "id"
     moved = {
-        field.name: value + later
-        for field in fields(each)
-        if field.name.endswith("_at") and (value := getattr(each, field.name)) is not None
+        field: value + later
+        for field in each.__struct_fields__
+        if field.endswith("_at") and (value := getattr(each, field)) is not None
     }
     return replace(each, **{name: f"{seed}-{getattr(each, name)}", "queue": f"{seed}-{each.queue}"}, **moved)
 
