@@ -81,7 +81,7 @@ BOXES = [
         220,
         140,
         "one driver, one contract",
-        ("connect.py", "drivers/contract.py", "drivers/memory/", "drivers/sqlite/", "drivers/postgres/"),
+        ("connect.py", "drivers/requests/", "drivers/memory/", "drivers/sqlite/", "drivers/postgres/"),
     ),
     Box(310, 242, 220, 140, "jobs", ("ready and inflight", "in reserve order:", "model/order.py")),
     Box(590, 242, 210, 140, "ended", ("done, dead, cancelled", "new state of a job:", "model/transition.py")),

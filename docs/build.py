@@ -25,7 +25,7 @@ from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
 from holdfast.drivers.capabilities import Capabilities, Feature
-from holdfast.drivers.postgres.driver import CAPABILITIES
+from holdfast.drivers.postgres.engine import CAPABILITIES
 from holdfast.drivers.remote.description import DriverDescription
 from holdfast.drivers.remote.verbs import PROTOCOL_VERSION
 from holdfast.observability import events

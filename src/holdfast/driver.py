@@ -1,14 +1,17 @@
 """The public API for authors of drivers, and for programs that call a store directly.
 
-A driver implements ``Driver``, ``Admin`` and ``Registry``, which together are ``Store``. It checks arguments with
-``Validation`` and takes decisions from the pure functions below, so that every driver decides the same way.
-``holdfast.testing.drivers`` checks a driver against the contract.
+A driver is an ``Engine``: a method for each of the ``requests``. ``EngineStore`` is the store in front of it. The store
+checks requests, and refuses what the engine does not offer. An engine takes decisions from the pure functions below, so
+that every driver decides the same way. ``holdfast.testing.drivers`` checks a driver against the contract.
 
 Instants and durations are integer microseconds. ``Retry`` here is the settlement; ``holdfast.Retry`` is what a handler
 raises or returns.
 """
 
 from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
+from holdfast.drivers import requests
+from holdfast.drivers.answers import Diagnosis as StoreDiagnosis
+from holdfast.drivers.answers import JobColumns, LedgerTuples, Reaped, Reserved, Stored
 from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.drivers.contract import (
     Admin,
@@ -24,7 +27,7 @@ from holdfast.drivers.contract import (
     Store,
     Trimmed,
 )
-from holdfast.drivers.enqueue_only import EnqueueOnly
+from holdfast.drivers.engine import Engine
 from holdfast.drivers.optional import (
     AuditScan,
     CancelWait,
@@ -42,8 +45,8 @@ from holdfast.drivers.optional import (
     WebhookScan,
 )
 from holdfast.drivers.settle_one import ack, fail, release, retry
+from holdfast.drivers.store import Store as EngineStore
 from holdfast.drivers.url_options import read_options
-from holdfast.drivers.validation import Validation
 from holdfast.ledger_reader import LedgerReader, find_webhooks
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
 from holdfast.model.isolation import Isolation
@@ -96,7 +99,8 @@ __all__ = [
     "Driver",
     "Durability",
     "Ending",
-    "EnqueueOnly",
+    "Engine",
+    "EngineStore",
     "Enqueued",
     "Entry",
     "ExpiredLeases",
@@ -107,6 +111,7 @@ __all__ = [
     "Inspection",
     "Isolation",
     "JobBatch",
+    "JobColumns",
     "JobFilter",
     "JobRecord",
     "JobScan",
@@ -119,6 +124,7 @@ __all__ = [
     "LedgerReader",
     "LedgerRow",
     "LedgerScan",
+    "LedgerTuples",
     "Limit",
     "ManualClock",
     "NamedSpace",
@@ -128,9 +134,11 @@ __all__ = [
     "QueueCounts",
     "QueueSettings",
     "Reader",
+    "Reaped",
     "Registry",
     "Release",
     "Reservation",
+    "Reserved",
     "ResumeAction",
     "Retention",
     "Retry",
@@ -139,10 +147,11 @@ __all__ = [
     "SpaceRemoval",
     "State",
     "Store",
+    "StoreDiagnosis",
+    "Stored",
     "SystemClock",
     "Transition",
     "Trimmed",
-    "Validation",
     "WebhookScan",
     "ack",
     "after_expiry",
@@ -163,6 +172,7 @@ __all__ = [
     "refusal",
     "register_reader",
     "release",
+    "requests",
     "retry",
     "store_retention",
     "to_envelope",

@@ -18,7 +18,7 @@ import holdfast.driver
 from docs import build
 from holdfast import Client, Holdfast, JobRequest
 from holdfast.cli.root import root
-from holdfast.drivers.memory import MemoryDriver
+from holdfast.drivers.memory import MemoryEngine
 
 pty = pytest.importorskip("pty", reason="terminals and signals as Unix has them")
 
@@ -314,7 +314,7 @@ def test_conform_distinguishes_bad_usage_from_a_bad_store(run, monkeypatch):
     assert "--law: wanted one of L1" in run("conform", "memory://", "--law", "L99", code=2).err
     assert "no case fits" in run("conform", "memory://", "-k", "no such case", code=2).err
     assert "wanted a folder" in run("conform", "sqlite:////nowhere/at/all/x.db", code=3).err
-    monkeypatch.setattr(MemoryDriver, "cancel", lambda *_, **__: [])
+    monkeypatch.setattr(MemoryEngine, "cancel", lambda *_: [])
     assert "FAIL" in run("conform", "memory://", "-k", "cancel:", code=1).out
 
 

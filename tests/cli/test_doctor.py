@@ -259,7 +259,7 @@ def test_a_store_that_does_not_record_the_clock_refuses_the_repair(run):
 
 def test_rows_that_cannot_be_read_are_counted_and_named(run, store, folder):
     sent = Client(store).enqueue([JobRequest(type="t", payload=n, queue="mail") for n in range(3)])
-    with closing(sqlite3.connect(store.path)) as connection, connection:
+    with closing(sqlite3.connect(store.engine.path)) as connection, connection:
         connection.execute("UPDATE holdfast_jobs SET meta = x'fffe' WHERE id = ?", [sent[1].id])
         connection.execute("UPDATE holdfast_jobs SET type = cast(x'61ff' as text) WHERE id = ?", [sent[2].id])
     assert len(store.reserve(["mail"], limit=9, lease_for=HOUR)) == 1
@@ -281,7 +281,7 @@ def test_payloads_without_a_job_are_reported(run, url):
     with holdfast.connect(url) as store:
         Client(store).enqueue(JobRequest(type="t", payload="x" * 100_000))
         assert "payloads" not in [check["name"] for check in run("doctor", "--json").json["checks"]]
-        with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(store.engine.path, isolation_level=None)) as connection:
             connection.execute("DELETE FROM holdfast_jobs")
     [check] = [check for check in run("doctor", "--json").json["checks"] if check["name"] == "payloads"]
     assert check["text"].startswith("1 large payloads have no job")

@@ -19,7 +19,8 @@ from holdfast import Client, Holdfast, JobRequest, Unrecoverable
 from holdfast.clock import MINUTE
 from holdfast.driver import JobRecord
 from holdfast.drivers.contract import Change, Page
-from holdfast.drivers.sqlite.driver import SqliteDriver
+from holdfast.drivers.requests import Find
+from holdfast.drivers.sqlite import SqliteEngine
 from holdfast.model.lease import Note
 from holdfast.wire.guard_entries import MARK_KIND, Holder, mark_key
 
@@ -93,15 +94,15 @@ def test_a_search_for_new_jobs_ends_at_old_ids(run, url, store, monkeypatch):
     store.enqueue(old)
     Client(store).enqueue(JobRequest(type="t"))
     calls = []
-    find = SqliteDriver.find
+    find = SqliteEngine.find
 
-    def find_two(self, where, *, limit, after, newest):
-        calls.append(after)
-        page = find(self, where, limit=limit, after=after, newest=newest)
-        rows = list(find(self, limit=2, after=after, newest=newest))
+    def find_two(self, request):
+        calls.append(request.after)
+        page = find(self, request)
+        rows = list(find(self, Find(limit=2, after=request.after, newest=request.newest)))
         return Page(page.items, rows[-1].id)  # as after FIND_LIMIT rows
 
-    monkeypatch.setattr(SqliteDriver, "find", find_two)
+    monkeypatch.setattr(SqliteEngine, "find", find_two)
     page = run("job", "list", "--newest", "--since", "1h", "--json").json
     assert (len(page["items"]), page["cursor"], len(calls)) == (1, old[-1].id, 1)
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from msgspec import structs
 
 import holdfast
 from holdfast.cli.output import Output
 from holdfast.clock import HOUR, SystemClock
 from holdfast.driver import Change, JobFilter, LedgerReader, State
-from holdfast.drivers.postgres.driver import PostgresDriver
+from holdfast.drivers.postgres import PostgresEngine
 from holdfast.model.ledger_reader import KIND
 
 
@@ -60,16 +61,17 @@ def _dead():
     return JobFilter(states=(State.DEAD,))
 
 
-def later(delay):
-    """The same delay, an hour later."""
-    return delay and replace(delay, age=delay.age + HOUR)
+def later(found):
+    """The same delay of the ledger, an hour later."""
+    delay = found.ledger_delay
+    return structs.replace(found, ledger_delay=delay and replace(delay, age=delay.age + HOUR))
 
 
 def test_doctor_names_the_transaction_that_delays_readers(run, postgres_database, monkeypatch):
     url = postgres_database()
     holdfast.connect(url).close()
-    delay_of = PostgresDriver.ledger_delay
-    monkeypatch.setattr(PostgresDriver, "ledger_delay", lambda store: later(delay_of(store)))
+    diagnose = PostgresEngine.diagnose
+    monkeypatch.setattr(PostgresEngine, "diagnose", lambda engine, request: later(diagnose(engine, request)))
     with psycopg.connect(url, application_name="report") as other:
         other.execute("SELECT pg_current_xact_id()")
         pid = other.info.backend_pid

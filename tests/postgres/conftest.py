@@ -6,8 +6,9 @@ import pytest
 import holdfast
 from holdfast.clock import SECOND
 from holdfast.drivers.postgres import arrays
-from holdfast.drivers.postgres.driver import PostgresDriver, open_url
+from holdfast.drivers.postgres.engine import open_url
 from holdfast.drivers.postgres.timing import PostgresTiming
+from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord
 from holdfast.testing.servers.postgres import PostgresServer
 
@@ -26,7 +27,7 @@ def empty_url(postgres_database):
     return postgres_database(empty=True)
 
 
-def open_store(url: str, *, caller_clock: bool = False, **timing: float) -> PostgresDriver:
+def open_store(url: str, *, caller_clock: bool = False, **timing: float) -> Store:
     """Open a store with other time constants."""
     return open_url(urlsplit(url), space="main", caller_clock=caller_clock, clock=None, timing=PostgresTiming(**timing))
 

@@ -94,12 +94,12 @@ def test_a_changed_body_is_replaced_at_the_next_connect(store, session, url, mon
         "CREATE OR REPLACE FUNCTION effective_now(_caller_now bigint) RETURNS bigint LANGUAGE sql VOLATILE RETURN 77;"
     )
     change(monkeypatch, "effective_now", text)
-    assert store._database.now() != 77
+    assert store.engine._database.now() != 77
     holdfast.connect(url).close()
-    assert store._database.now() == 77
+    assert store.engine._database.now() == 77
     monkeypatch.undo()
     holdfast.connect(url).close()
-    assert store._database.now() > 77
+    assert store.engine._database.now() > 77
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,9 @@ def test_an_autocommit_connection_outside_of_a_transaction_is_refused(store, con
     assert store.counts(now=NOW)[0].ready == 1
 
 
-def test_an_object_that_is_not_a_connection_is_refused(store):
+def test_an_object_that_is_not_a_connection_is_refused(store, job):
     with pytest.raises(InvalidInput, match=r"psycopg\.Connection.*got str"):
-        store.joined("postgresql://")
+        store.joined("postgresql://").enqueue([job()], now=NOW)
 
 
 def test_an_aborted_transaction_raises_a_store_error(store, connection, job):

@@ -21,7 +21,7 @@ def test_a_listener_without_echo_is_not_relied_on(pooled):
     through, _ = pooled
     store = open_store(through, echo_timeout_seconds=0.05)
     store.wait(["q"], timeout=0.5)
-    assert not store._listener.is_alive
+    assert not store.engine._listener.is_alive
     store.close()
 
 
@@ -32,9 +32,9 @@ def test_the_listener_can_use_a_direct_connection_beside_the_pooler(pooled):
     store = holdfast.connect(f"{through}?listen={quote(direct, safe='')}")
     for _ in range(100):
         store.wait(["q"], timeout=0.1)
-        if store._listener.is_alive:
+        if store.engine._listener.is_alive:
             break
-    assert store._listener.is_alive
+    assert store.engine._listener.is_alive
     store.close()
 
 
@@ -45,7 +45,7 @@ def test_single_enqueues_are_prepared_in_a_session_that_the_connection_keeps(url
     with holdfast.connect(url) as store:
         for _ in range(3):
             store.enqueue([job()])
-        [(prepared,)] = store._database.run(
+        [(prepared,)] = store.engine._database.run(
             lambda connection: connection.execute(PREPARED).fetchall(), is_repeatable=True
         )
         assert prepared == 1
@@ -57,7 +57,7 @@ def test_nothing_is_prepared_behind_a_pooler(pooled, job):
         for _ in range(20):
             assert not store.enqueue([job()])[0].existed
         for _ in range(20):  # of the sessions that the pooler has
-            [(prepared,)] = store._database.run(
+            [(prepared,)] = store.engine._database.run(
                 lambda connection: connection.execute(PREPARED).fetchall(), is_repeatable=True
             )
             assert prepared == 0

@@ -47,7 +47,7 @@ def test_a_forked_child_has_no_idle_connection_before_its_first_call(url, job):
     """If the first call left them, another thread of the child could meanwhile use a connection of the parent."""
     with holdfast.connect(url) as store:
         store.enqueue([job()])
-        pool = store._database.pool
+        pool = store.engine._database.pool
         assert len(pool._idle) == 1
         child = os.fork()
         if child == 0:
@@ -67,9 +67,9 @@ def test_a_connection_is_used_again_in_a_process_with_many_open_files(url, job):
         stack.callback(os.close, descriptor)
         store = stack.enter_context(holdfast.connect(url))
         store.enqueue([job()])
-        [connection] = store._database.pool._idle
+        [connection] = store.engine._database.pool._idle
         assert store.counts()[0].ready == 1
-        assert store._database.pool._idle == [connection]
+        assert store.engine._database.pool._idle == [connection]
 
 
 def open_sockets() -> set[str]:

@@ -142,7 +142,7 @@ def test_the_cost_of_a_page_does_not_depend_on_its_position(store, session):
         "most": 9,
     }
     for name in ("limits", "rows", "marks", "rest"):
-        text = store._database.statements.query(f"ledger/{name}")
+        text = store.engine._database.statements.query(f"ledger/{name}")
         plan = "\n".join(row[0] for row in session.execute(f"EXPLAIN {text}", parameters))
         assert "Seq Scan on ledger" not in plan, plan
         assert name in {"marks", "rest"} or "Sort" not in plan, plan

@@ -32,7 +32,7 @@ def measure_wait(url, *, enqueue):
     """Return how many seconds a store waits for the job that ``enqueue`` stores, and its reservations afterwards."""
     store = open_store(url, **WITHOUT_POLLING)
     store.wait(["q"], timeout=0.001)
-    wait_until(lambda: store._listener.is_alive)
+    wait_until(lambda: store.engine._listener.is_alive)
     enqueuing = threading.Timer(0.1, enqueue)
     began = time.monotonic()
     enqueuing.start()
@@ -102,7 +102,7 @@ def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, poll):
     [reservation] = store.reserve(["q"], limit=1, lease_for=MINUTE)
     job_ids = [reservation.job.id]
     assert not store.wait_for_cancel(job_ids, timeout=0.001)
-    wait_until(lambda: poll or store._listener.is_alive)
+    wait_until(lambda: poll or store.engine._listener.is_alive)
     cancelling = threading.Timer(0.1, other.cancel, [job_ids])
     began = time.monotonic()
     cancelling.start()
@@ -118,7 +118,7 @@ def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url
     store.enqueue([job(), job()])
     first, second = (one.job.id for one in store.reserve(["q"], limit=2, lease_for=MINUTE))
     store.wait_for_cancel([first, second], timeout=0.001)
-    wait_until(lambda: store._listener.is_alive)
+    wait_until(lambda: store.engine._listener.is_alive)
     looks, look = [], admin.is_cancel_requested
     monkeypatch.setattr(admin, "is_cancel_requested", lambda *arguments: looks.append(arguments) or look(*arguments))
     for _ in range(20):
@@ -132,21 +132,21 @@ def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url
 def test_a_listener_reconnects_after_its_session_was_terminated(url, job):
     store = open_store(url, reconnect_delay_seconds=0.01)
     store.wait(["q"], timeout=0.001)
-    wait_until(lambda: store._listener.is_alive)
+    wait_until(lambda: store.engine._listener.is_alive)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-    wait_until(lambda: not store._listener.is_alive)
-    wait_until(lambda: store._listener.is_alive)
+    wait_until(lambda: not store.engine._listener.is_alive)
+    wait_until(lambda: store.engine._listener.is_alive)
     store.close()
 
 
 def test_without_a_listener_polling_ends_a_wait(url, job):
     store = holdfast.connect(f"{url}?listen=off")
     other = holdfast.connect(f"{url}?listen=off")
-    assert store._listener is None
+    assert store.engine._listener is None
     enqueuing = threading.Timer(0.1, other.enqueue, [[job()]])
     began = time.monotonic()
     enqueuing.start()
@@ -173,7 +173,7 @@ def test_due_jobs_that_cannot_be_reserved_do_not_make_a_worker_spin(url, job, mo
     store = holdfast.connect(url)
     store.enqueue([job()])
     sleeps = []
-    monkeypatch.setattr(store._waiter, "_sleep", lambda _, seconds: sleeps.append(seconds))
+    monkeypatch.setattr(store.engine._waiter, "_sleep", lambda _, seconds: sleeps.append(seconds))
     for _ in range(8):
         assert store.reserve(["q"], limit=1, lease_for=MINUTE, types=["unknown"]) == []
         store.wait(["q"], timeout=LONG)

@@ -25,7 +25,7 @@ HOSTILE = {
 @pytest.mark.parametrize("column", HOSTILE)
 def test_claims_and_lists_go_on(sqlite_service, command, column):
     bad, *good = [sqlite_service.enqueue(command) for _ in range(3)]
-    with sqlite3.connect(sqlite_service.store.path) as connection:
+    with sqlite3.connect(sqlite_service.store.engine.path) as connection:
         connection.execute(f"UPDATE holdfast_jobs SET {column} = {HOSTILE[column]} WHERE id = ?", [bad])
     connection.close()
     assert sqlite_service.get(f"/v1/tasks/{bad}").status_code == 200

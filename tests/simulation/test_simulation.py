@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.connect import connect
 from tests.drivers.faulty.domains import TurnNeverPassed
+from tests.drivers.faulty.faulty_driver import open_faulty
 from tests.drivers.simulation import simulate
 from tests.drivers.simulation.__main__ import main
 from tests.simulation.faulty_drivers import CAUGHT_BY_THE_SIMULATION
@@ -61,7 +62,7 @@ def test_the_traces_contain_every_kind_of_event():
 
 @pytest.mark.parametrize("driver", CAUGHT_BY_THE_SIMULATION, ids=lambda driver: driver.__name__)
 def test_a_faulty_driver_is_caught_by_the_simulation(driver):
-    assert any(simulate(seed, open_store=lambda: driver(caller_clock=True)).failure for seed in range(300))
+    assert any(simulate(seed, open_store=lambda: open_faulty(driver)).failure for seed in range(300))
 
 
 def test_many_seeds_print_one_line(capsys):
@@ -72,7 +73,7 @@ def test_many_seeds_print_one_line(capsys):
 
 def test_a_failure_prints_how_to_replay_it(capsys, monkeypatch):
     opener = "tests.drivers.simulation.__main__.open_memory_store"
-    monkeypatch.setattr(opener, lambda: TurnNeverPassed(caller_clock=True))
+    monkeypatch.setattr(opener, lambda: open_faulty(TurnNeverPassed))
     assert main(["--seeds", "100"]) == 1
     reason, replay = capsys.readouterr().out.splitlines()
     assert "was never finished" in reason

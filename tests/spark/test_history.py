@@ -7,7 +7,6 @@ import pytest
 
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, SECOND, ManualClock
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.errors import HistoryConflict, InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack, Fail, Retry
 from holdfast.spark import History, compact, sync
@@ -16,6 +15,7 @@ from holdfast.spark.history import sync as sync_module
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.sync import SyncResult
 from holdfast.wire.records import to_record
+from tests.in_memory import InMemory
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    return MemoryDriver(clock)
+    return InMemory(clock)
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def test_a_job_that_vanishes_from_the_store_is_lost(spark, store, clock, folder)
     work(store, clock, jobs=1)  # runs both
     [vanishes] = Client(store).enqueue([JobRequest(type="t", queue="q")])
     sync(store, folder, spark=spark)
-    store._space.rows.clear()
-    store._space.lanes.clear()
+    store.engine._space.rows.clear()
+    store.engine._space.lanes.clear()
     sync(store, folder, spark=spark)
     certificate = History(spark, folder).audit()
     assert [(each.check, each.job_id) for each in certificate.violations] == [("lost", vanishes.id)]

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.clock import SECOND, ManualClock
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from holdfast.spark import History, sync
@@ -16,6 +15,7 @@ from holdfast.spark.history.certificate import Violation
 from holdfast.spark.history.file_audit import check_commits
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import CommitMark
+from tests.in_memory import InMemory
 
 
 def run_jobs(store, clock, names):
@@ -28,13 +28,13 @@ def run_jobs(store, clock, names):
 
 @pytest.fixture(scope="module")
 def store():
-    return MemoryDriver(ManualClock())
+    return InMemory(ManualClock())
 
 
 @pytest.fixture(scope="module")
 def written(spark, store, tmp_path_factory):
     """A history of two commits."""
-    clock, folder = store._store.clock, tmp_path_factory.mktemp("history") / "whole"
+    clock, folder = store.engine._store.clock, tmp_path_factory.mktemp("history") / "whole"
     run_jobs(store, clock, ["a1", "a2", "a3"])
     sync(store, str(folder), spark=spark)
     run_jobs(store, clock, ["b1", "b2", "b3"])

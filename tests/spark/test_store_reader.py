@@ -8,13 +8,13 @@ import pytest
 
 from holdfast.clock import MINUTE
 from holdfast.drivers.contract import JobFilter, Page
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail
 from holdfast.spark.history import store_reader
+from tests.in_memory import InMemory
 
 
-class CountingDriver(MemoryDriver):
+class CountingDriver(InMemory):
     """Counts the calls of get and find."""
 
     calls = 0
@@ -55,7 +55,7 @@ def test_each_wanted_job_is_returned_once_and_purged_jobs_are_left_out(share):
     assert [job.id for job in records] == sorted(dict.fromkeys(wanted))
 
 
-class RequeueingDriver(MemoryDriver):
+class RequeueingDriver(InMemory):
     """A job is requeued and runs again after its ledger row was read, and before its record is."""
 
     moves = 1

@@ -4,7 +4,6 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND
-from holdfast.drivers.sqlite import SqliteDriver
 from holdfast.model.job import JobRecord
 
 NOW = 1_800_000_000 * SECOND
@@ -17,10 +16,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path):
-    driver = holdfast.connect(f"sqlite:///{path}", caller_clock=True)
-    assert isinstance(driver, SqliteDriver)
-    yield driver
-    driver.close()
+    store = holdfast.connect(f"sqlite:///{path}", caller_clock=True)
+    yield store
+    store.close()
 
 
 @pytest.fixture

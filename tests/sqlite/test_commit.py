@@ -16,7 +16,7 @@ from tests.sqlite.conftest import NOW
 
 def test_writes_that_wait_for_a_commit_share_the_next_commit(store, job):
     """The first write stays inside its transaction until all other writes are queued."""
-    database = store._database
+    database = store.engine._database
     entered, go_on = threading.Event(), threading.Event()
     commits = []
 
@@ -40,7 +40,7 @@ def test_writes_that_wait_for_a_commit_share_the_next_commit(store, job):
 
 
 def test_a_write_that_fails_rolls_back_only_itself(store, job):
-    database = store._database
+    database = store.engine._database
     entered, go_on = threading.Event(), threading.Event()
 
     def slow(_connection):
@@ -79,13 +79,13 @@ def test_a_single_write_that_fails_changes_nothing(store, job):
         raise RuntimeError("half way")
 
     with pytest.raises(RuntimeError):
-        store._database.write(half_done)
+        store.engine._database.write(half_done)
     assert store.counts(now=NOW)[0].ready == 1
 
 
 def test_an_interrupt_of_the_writing_thread_loses_no_write_of_another_thread(store, job):
     """A Ctrl-C in the thread that runs the group, with writes of other threads before and after its own write."""
-    database = store._database
+    database = store.engine._database
     ran = []
 
     def interrupt(_connection):
@@ -137,7 +137,7 @@ def test_readers_do_not_wait_for_a_writer(store, path, job):
 def test_a_full_disk_is_reported_and_loses_nothing(store, job):
     """A limit on pages makes SQLite raise the same SQLITE_FULL as a full disk."""
     store.enqueue([job(id=f"first-{n}") for n in range(10)], now=NOW)
-    connection = store._database._writer
+    connection = store.engine._database._writer
     [pages] = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreUnavailable, match="full"):
@@ -162,7 +162,7 @@ def test_a_disk_below_min_free_bytes_refuses_new_jobs_and_accepts_acks(path, job
 
 
 def test_the_connection_has_the_durability_of_the_url(path, store, tmp_path):
-    connection = store._database._connect()
+    connection = store.engine._database._connect()
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     connection.close()
@@ -174,7 +174,7 @@ def test_the_connection_has_the_durability_of_the_url(path, store, tmp_path):
 
 def test_more_writes_than_one_group_holds_are_all_answered(store, job, monkeypatch):
     monkeypatch.setattr("holdfast.drivers.sqlite.database.MAX_GROUP_WRITES", 3)
-    database = store._database
+    database = store.engine._database
     entered, go_on = threading.Event(), threading.Event()
 
     def slow(_connection):
@@ -195,5 +195,5 @@ def test_more_writes_than_one_group_holds_are_all_answered(store, job, monkeypat
 
 def test_an_error_of_sqlite_is_the_cause_of_a_store_error(store):
     with pytest.raises(StoreUnavailable) as raised:
-        store._database.write(lambda connection: connection.execute("SELECT * FROM nowhere"))
+        store.engine._database.write(lambda connection: connection.execute("SELECT * FROM nowhere"))
     assert isinstance(raised.value.__cause__, sqlite3.OperationalError)

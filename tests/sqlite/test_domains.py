@@ -37,12 +37,12 @@ def run_all(store, now=NOW) -> list[int | None]:
 
 
 def ranges(store) -> list[tuple[int, int]]:
-    with store._database.reading() as connection:
+    with store.engine._database.reading() as connection:
         return connection.execute("SELECT first, last FROM holdfast_ended_offsets ORDER BY first").fetchall()
 
 
 def insert_ranges(store, rows) -> None:
-    store._database.write(
+    store.engine._database.write(
         lambda connection: connection.executemany(
             "INSERT INTO holdfast_ended_offsets VALUES ('main', 'q', 'd', ?, ?)", rows
         )
@@ -83,14 +83,14 @@ def test_a_domain_that_has_neither_offsets_nor_stopped_stores_nothing(store, job
     assert store.resume("q", "halts", now=NOW)
     store.enqueue([job(domain="waits", offset=0)], now=NOW)
     assert run_all(store) == [0, 1]
-    with store._database.reading() as connection:
+    with store.engine._database.reading() as connection:
         assert connection.execute("SELECT * FROM holdfast_domains").fetchall() == []
 
 
 def test_two_jobs_of_a_domain_cannot_have_the_turn(store, job):
     store.enqueue([job(domain="d"), job(domain="d")], now=NOW)
     with pytest.raises(holdfast.HoldfastError, match="UNIQUE"):
-        store._database.write(lambda connection: connection.execute("UPDATE holdfast_jobs SET turn = 1"))
+        store.engine._database.write(lambda connection: connection.execute("UPDATE holdfast_jobs SET turn = 1"))
 
 
 # What it costs ----------------------------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ def test_a_backlog_costs_no_more_than_a_few_jobs(path, job):
 def test_jobs_without_a_domain_run_no_statement_of_domains(store, job):
     store.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
     seen = []
-    store._database.write(lambda connection: connection.set_trace_callback(seen.append))
+    store.engine._database.write(lambda connection: connection.set_trace_callback(seen.append))
     store.enqueue([job(), job(idempotency_key="k")], now=NOW)
     first, second = store.reserve(["q"], limit=2, lease_for=LEASE_FOR, now=NOW)
     assert store.settle([Ack(first.lease), Fail(second.lease, reason="bad")], now=NOW) == [None, None]
-    store._database.write(lambda connection: connection.set_trace_callback(None))
+    store.engine._database.write(lambda connection: connection.set_trace_callback(None))
     tables = ("holdfast_domains", "holdfast_ended_offsets")
     named = [text for text in seen if any(table in text for table in tables)]
     assert len(seen) > 5

@@ -18,7 +18,7 @@ def statements(store, job):
     """The statements that the writing connection executes; the lane of the jobs is open."""
     store.enqueue([job()], now=NOW)
     executed: list[str] = []
-    store._database._writer.set_trace_callback(lambda text: executed.append(text.split()[0]))
+    store.engine._database._writer.set_trace_callback(lambda text: executed.append(text.split()[0]))
     return executed
 
 
@@ -84,7 +84,7 @@ def test_plain_jobs_of_many_threads_are_all_stored(store, job):
 def test_a_plain_job_waits_for_the_lock_of_another_process(store, path, job, statements):
     quick = holdfast.connect(f"sqlite:///{path}?busy_for=0.05", caller_clock=True)
     assert quick.enqueue([job()], now=NOW)
-    other = store._database._connect()
+    other = store.engine._database._connect()
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy):
         quick.enqueue([job(id="late")], now=NOW)

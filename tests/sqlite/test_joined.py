@@ -120,15 +120,15 @@ def test_the_callers_row_factory_stays(store, connection, job):
     assert connection.row_factory is sqlite3.Row
 
 
-def test_a_connection_to_another_file_is_refused(store, tmp_path):
+def test_a_connection_to_another_file_is_refused(store, tmp_path, job):
     elsewhere = sqlite3.connect(tmp_path / "elsewhere.db")
     elsewhere.execute("CREATE TABLE t (a)")
     for connection, got in ((elsewhere, "elsewhere.db"), (sqlite3.connect(":memory:"), "in memory")):
         with pytest.raises(InvalidInput, match=got):
-            store.joined(connection)
+            store.joined(connection).enqueue([job()], now=NOW)
         connection.close()
     with pytest.raises(InvalidInput, match=r"sqlite3\.Connection.*got str"):
-        store.joined("jobs.db")
+        store.joined("jobs.db").enqueue([job()], now=NOW)
 
 
 def test_every_other_verb_is_refused(store, connection):

@@ -51,7 +51,7 @@ def test_no_change_of_state_writes_a_payload_again(store, path, shell):
 
 def test_every_verb_keeps_the_payload_and_leaves_none_behind(store, path, shell):
     def check() -> None:
-        assert store.count_stray_payloads() == 0
+        assert store.engine.count_stray_payloads() == 0
         [(missing,)] = shell.execute(
             "SELECT count(*) FROM (SELECT payload_seq FROM holdfast_jobs UNION ALL "
             "SELECT payload_seq FROM holdfast_ended) WHERE payload_seq NOT IN (SELECT seq FROM holdfast_payloads)"
@@ -102,7 +102,7 @@ def test_a_file_with_large_payloads_in_its_rows_goes_on_working(path):
         store.settle([Ack(one.lease) for one in held], now=NOW)
         assert [(job.id, job.payload) for job in store.find()] == [("new", large_job("new").payload), ("old", payload)]
         assert store.purge(["old", "new"], now=NOW) == [True, True]
-        assert store.count_stray_payloads() == 0
+        assert store.engine.count_stray_payloads() == 0
 
 
 @pytest.mark.parametrize("max_bytes", [None, 10])

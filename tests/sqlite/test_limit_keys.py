@@ -15,7 +15,7 @@ YEAR = 365 * DAY
 
 
 def rows(store, query: str) -> list[tuple]:
-    return store._database.write(lambda connection: connection.execute(query).fetchall())
+    return store.engine._database.write(lambda connection: connection.execute(query).fetchall())
 
 
 def reserve_ids(store, limit: int = 10, now: int = NOW, **options) -> list[str]:
@@ -30,9 +30,9 @@ def count_steps(store, call) -> int:
         nonlocal steps
         steps += 1
 
-    store._database.write(lambda connection: connection.set_progress_handler(count, 1))
+    store.engine._database.write(lambda connection: connection.set_progress_handler(count, 1))
     call()
-    store._database.write(lambda connection: connection.set_progress_handler(None, 0))
+    store.engine._database.write(lambda connection: connection.set_progress_handler(None, 0))
     return steps
 
 
@@ -53,10 +53,10 @@ def test_parked_jobs_are_not_read_again(path, job):
 def test_without_key_limits_a_limit_key_needs_no_statement_of_its_own(store, job):
     store.enqueue([job(limit_key="a") for _ in range(5)], now=NOW)
     statements: list[str] = []
-    store._database.write(lambda connection: connection.set_trace_callback(statements.append))
+    store.engine._database.write(lambda connection: connection.set_trace_callback(statements.append))
     reservations = store.reserve(["q"], limit=5, lease_for=HOUR, now=NOW)
     store.settle([Ack(one.lease) for one in reservations[:4]], now=NOW)
-    store._database.write(lambda connection: connection.set_trace_callback(None))
+    store.engine._database.write(lambda connection: connection.set_trace_callback(None))
     about_keys = [one for one in statements if "limit_keys" in one]
     assert len(about_keys) == 1  # the acks wake keys, in one statement that finds none
 
@@ -120,7 +120,7 @@ def test_repair_clock_returns_parked_jobs_and_ends_holds_of_the_wrong_time(path,
     assert store.reserve(["q"], limit=9, lease_for=HOUR) == []
     clock.advance(-YEAR)
     assert store.reserve(["q"], limit=9, lease_for=HOUR) == []
-    assert store.repair_clock() == 3  # the retried job, the newer one, and the key
+    assert store.engine.repair_clock() == 3  # the retried job, the newer one, and the key
     assert store.inspect(["waiting"])["waiting"].available_at == NOW
     clock.advance(3 * SECOND)
     assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)] == ["older"]

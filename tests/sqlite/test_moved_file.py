@@ -41,7 +41,7 @@ def path(tmp_path):
 def test_a_file_that_is_lost_is_refused_by_every_call(store, path, job, lose, disconnects):
     store.enqueue([job()], now=NOW)
     if disconnects:
-        store._database.disconnect()  # as before a fork
+        store.engine._database.disconnect()  # as before a fork
     lose(path)
     existed = path.exists()
     calls = [
@@ -49,7 +49,7 @@ def test_a_file_that_is_lost_is_refused_by_every_call(store, path, job, lose, di
         lambda: store.enqueue([job(), job()], now=NOW),
         lambda: store.reserve(["q"], limit=1, lease_for=10, now=NOW),
         lambda: store.counts(now=NOW),
-        store._database.version,
+        store.engine._database.version,
     ]
     for call in calls:
         with pytest.raises(StoreMoved, match=r"jobs\.db.*restart"):
@@ -77,7 +77,7 @@ def test_a_move_between_the_start_and_the_commit_of_a_write_is_noticed(store, pa
         move(path)
 
     with pytest.raises(StoreMoved):
-        store._database.write(write)
+        store.engine._database.write(write)
     path.with_suffix(".moved").rename(path)
     assert store.counts(now=NOW)[0].ready == 1
 
@@ -92,7 +92,7 @@ def test_a_job_in_the_transaction_of_a_caller_is_refused(store, path, job):
             joined.enqueue([job()], now=NOW)
         delete(path)
         with pytest.raises(StoreMoved):
-            store.joined(connection)
+            store.joined(connection).enqueue([job()], now=NOW)
 
 
 def test_a_worker_takes_no_job_of_a_moved_file(path):

@@ -64,7 +64,6 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "cancel/is_requested": {"holdfast_jobs_id"},
     "ended/delete_payloads": {"INTEGER PRIMARY KEY"},
     "admin/count_stray_payloads": {"holdfast_payloads_space", "holdfast_jobs_payload", "holdfast_ended_payload"},
-    "admin/get": {"holdfast_jobs_id", "holdfast_ended_id"},
     "find/live": {"holdfast_jobs_id"},
     "find/done": {"holdfast_ended_id"},
     "find/dead_or_cancelled": {"holdfast_ended_few"},
@@ -81,7 +80,6 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "ledger/page": {"PRIMARY KEY"},
     "ledger/unread": {"PRIMARY KEY"},
     "admin/inspect": {"holdfast_jobs_id", "holdfast_ended_id"},
-    "admin/webhooks": {"holdfast_jobs_id", "holdfast_ended_id"},
     "purge/find_late": {"holdfast_ended_id"},
     "estimate/has_many_open": {"holdfast_jobs_id"},
     "estimate/has_many_ended": {"holdfast_ended_id"},
@@ -148,7 +146,7 @@ def plan(store):
             rows = connection.execute(f"EXPLAIN QUERY PLAN {sql(name)}", names or (None,) * marks)
             return [detail for *_, detail in rows]
 
-        return store._database.write(read)
+        return store.engine._database.write(read)
 
     return explain
 
@@ -196,7 +194,7 @@ def _reserve_steps(path, job, isolation: Isolation, backlog: int) -> int:
         nonlocal steps
         steps += 1
 
-    store._database.write(lambda connection: connection.set_progress_handler(count, 1))
+    store.engine._database.write(lambda connection: connection.set_progress_handler(count, 1))
     store.reserve(["q"], limit=10, lease_for=SECOND, isolation=isolation, now=NOW + 2)
     store.close()
     assert steps
@@ -241,8 +239,8 @@ def count_steps(store, call) -> int:
         steps[0] += STEPS_BETWEEN_SAMPLES
 
     def install(handler):
-        store._database.write(lambda connection: connection.set_progress_handler(handler, STEPS_BETWEEN_SAMPLES))
-        with store._database.reading() as connection:  # the next read takes this connection too
+        store.engine._database.write(lambda connection: connection.set_progress_handler(handler, STEPS_BETWEEN_SAMPLES))
+        with store.engine._database.reading() as connection:  # the next read takes this connection too
             connection.set_progress_handler(handler, STEPS_BETWEEN_SAMPLES)
 
     install(step)
@@ -265,7 +263,7 @@ def test_a_trim_does_not_read_the_keys_again_that_must_stay(store, job):
 
 def insert_ended(store, count: int, state: State = State.DONE) -> None:
     """Fill the table of ended jobs without running jobs."""
-    store._database.write(
+    store.engine._database.write(
         lambda connection: connection.execute(
             "INSERT INTO holdfast_ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, "
             "ended_at, attempts, max_attempts, crashes, cancel_requested, noted, created_at, last_error, dead_reason, "
@@ -293,7 +291,7 @@ def test_one_page_reads_a_bounded_number_of_rows(store, state):
     insert_ended(store, count, state)
     last = f"ended-{count:08}"
     rename = "UPDATE holdfast_ended SET name = 'one' WHERE id = ?"
-    store._database.write(lambda connection: connection.execute(rename, (last,)))
+    store.engine._database.write(lambda connection: connection.execute(rename, (last,)))
     where = JobFilter(states=(state,), name="one")
     pages = find_all(store, where)
     assert [[job.id for job in page] for page in pages] == [[], [], [last]]
@@ -317,7 +315,7 @@ def test_a_page_of_the_newest_jobs_reads_no_other_page(store):
     few, many = 2_000, 40_000
     insert_ended(store, few)
     before = count_steps(store, lambda: store.find(limit=50, newest=True))
-    store._database.write(lambda connection: connection.execute("DELETE FROM holdfast_ended"))
+    store.engine._database.write(lambda connection: connection.execute("DELETE FROM holdfast_ended"))
     insert_ended(store, many)
     assert count_steps(store, lambda: store.find(limit=50, newest=True)) < 2 * before
     assert [job.id for job in store.find(limit=2, newest=True)] == [f"ended-{many:08}", f"ended-{many - 1:08}"]
@@ -328,7 +326,7 @@ def test_a_page_of_the_newest_jobs_reads_no_other_page(store):
 
 def test_the_tail_of_the_ledger_reads_no_other_row(store):
     def insert(count):
-        store._database.write(
+        store.engine._database.write(
             lambda connection: connection.execute(
                 "INSERT INTO holdfast_ledger (space, seq, job_id, type, queue, attempt, worker, enqueued_at, "
                 "available_at, ended_at, ending, detail, error) "

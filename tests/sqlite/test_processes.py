@@ -176,10 +176,10 @@ def test_a_forked_child_opens_its_own_connections(path, job):
 def test_a_forked_child_has_its_own_locks_before_its_first_call(path):
     """If the first call made them, another thread of the child could meanwhile wait for a lock of the parent."""
     with holdfast.connect(f"sqlite:///{path}") as store:
-        with store._database._write_lock:  # a thread of the parent is writing
+        with store.engine._database._write_lock:  # a thread of the parent is writing
             child = os.fork()
             if child == 0:
-                os._exit(1 if store._database._write_lock.locked() else 0)
+                os._exit(1 if store.engine._database._write_lock.locked() else 0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -198,7 +198,7 @@ def test_a_store_is_closed_while_a_write_waits_for_the_lock_of_another_process(p
         thread = threading.Thread(target=write)
         thread.start()
         deadline = time.monotonic() + 30
-        while not store._database._write_lock.locked():
+        while not store.engine._database._write_lock.locked():
             assert time.monotonic() < deadline
             time.sleep(0.005)
         began = time.monotonic()

@@ -171,7 +171,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 def test_the_tables_have_every_column_of_a_job_and_of_a_ledger_row(store):
     def columns(table: str) -> set[str]:
-        with store._database.reading() as connection:
+        with store.engine._database.reading() as connection:
             return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
 
     job = set(names_of(JOB_COLUMNS))

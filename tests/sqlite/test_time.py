@@ -88,9 +88,9 @@ def test_repair_clock_moves_the_rows_of_a_wrong_clock_to_the_right_time(path, jo
     assert store.settle([Retry(retried.lease, delay=2 * SECOND)]) == [None]
     clock.advance(-YEAR)
     assert store.reserve(["q"], limit=9, lease_for=SECOND) == []
-    assert store.count_future_rows() == 4  # three jobs and the rate bucket
-    assert store.repair_clock() == 4
-    assert (store.count_future_rows(), store.repair_clock()) == (0, 0)
+    assert store.engine.count_future_rows() == 4  # three jobs and the rate bucket
+    assert store.engine.repair_clock() == 4
+    assert (store.engine.count_future_rows(), store.engine.repair_clock()) == (0, 0)
     assert {one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)} == {"retried", "new"}
     assert store.inspect(["leased"])["leased"].expires_at == NOW + 10 * SECOND
     clock.advance(10 * SECOND)
@@ -108,7 +108,7 @@ def test_repair_clock_moves_the_gap_of_a_domain_to_the_right_time(path, job):
     store.enqueue([job(id="behind", domain="d", offset=1)])
     assert store.reserve(["q"], limit=1, lease_for=HOUR) == []
     clock.advance(-YEAR)
-    assert (store.count_future_rows(), store.repair_clock(), store.repair_clock()) == (2, 2, 0)
+    assert (store.engine.count_future_rows(), store.engine.repair_clock(), store.engine.repair_clock()) == (2, 2, 0)
     clock.advance(10 * SECOND)
     assert [one.job.id for one in store.reserve(["q"], limit=1, lease_for=HOUR)] == ["behind"]
     store.close()

@@ -48,7 +48,7 @@ def test_a_commit_is_seen_although_a_fork_has_closed_the_connections(path, job):
         other.enqueue([job()])
         store.wait(["q"], timeout=0.01)
         assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
-        store._database.disconnect()  # as before a fork
+        store.engine._database.disconnect()  # as before a fork
         other.configure("q", holdfast.QueueSettings())
         began = time.monotonic()
         store.wait(["q"], timeout=LONG_SECONDS)
@@ -60,7 +60,9 @@ def test_a_log_behind_a_symbolic_link_is_watched(path, tmp_path):
     link.symlink_to(path)
     with holdfast.connect(f"sqlite:///{link}") as store:
         store.wait(["default"], timeout=0.5)  # long enough to begin the watch
-        assert isinstance(store._database._watches.watch, InotifyWatch if sys.platform == "linux" else PollingWatch)
+        assert isinstance(
+            store.engine._database._watches.watch, InotifyWatch if sys.platform == "linux" else PollingWatch
+        )
 
 
 def test_without_a_log_the_watch_polls(tmp_path):
@@ -68,7 +70,7 @@ def test_without_a_log_the_watch_polls(tmp_path):
 
 
 def until_due(store, *, after=None):
-    return store._read(lambda tx: reserve.time_until_due(tx, ["q"], after))
+    return store.engine._read(lambda tx: reserve.time_until_due(tx, ["q"], after))
 
 
 def test_the_next_due_time_of_a_limited_queue_is_when_its_rate_allows_a_job(path, job):

@@ -5,6 +5,7 @@ from itertools import count
 import pytest
 
 from holdfast.connect import connect
+from tests.drivers.faulty.faulty_driver import open_faulty
 from tests.drivers.faulty.halts import GapNeverPassed, HaltForgotten, ResumeRunsTwo
 from tests.drivers.faulty.key_limits import KeyHoldIgnored, KeyLimitsIgnored, KeyPlaceGoesToAnyType
 from tests.drivers.faulty.offsets import OffsetsByArrival, SwallowsLateOffsets
@@ -66,10 +67,10 @@ SLOW_CATCHES = (KeyHoldIgnored, KeyLimitsIgnored)  # hundreds of examples; the c
 )
 def test_a_faulty_driver_is_caught_by_the_state_machine(driver):
     with pytest.raises((AssertionError, LookupError)):
-        run_state_machine(lambda: driver(caller_clock=True), max_examples=300, steps=50, shrink=False)
+        run_state_machine(lambda: open_faulty(driver), max_examples=300, steps=50, shrink=False)
 
 
 @pytest.mark.parametrize("driver", CAUGHT_BY_CALLS_OF_DOMAINS, ids=lambda driver: driver.__name__)
 def test_a_faulty_driver_is_caught_by_the_state_machine_of_domains(driver):
     with pytest.raises(AssertionError):
-        run_state_machine(lambda: driver(caller_clock=True), domains=True, max_examples=60, steps=50, shrink=False)
+        run_state_machine(lambda: open_faulty(driver), domains=True, max_examples=60, steps=50, shrink=False)

@@ -11,7 +11,7 @@ from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
-from holdfast.drivers.memory import MemoryDriver
+from holdfast.drivers.memory import MemoryEngine
 from holdfast.errors import CallerClockRefused, ConnectError, InvalidInput, StoreClosed
 from holdfast.model.job import JobRecord
 
@@ -123,10 +123,11 @@ def test_a_built_in_driver_that_cannot_be_imported_is_a_bug_not_a_missing_extra(
 # Drivers of other packages ----------------------------------------------------------------------------------
 
 DRIVER = """
-from holdfast.drivers.memory import MemoryDriver
+from holdfast.drivers.memory.engine import MemoryEngine, MemoryStore
+from holdfast.drivers.store import Store
 
 def open_url(url, *, space, caller_clock, clock):
-    return MemoryDriver(clock, caller_clock=caller_clock, space=space)
+    return Store(MemoryEngine(MemoryStore(clock), caller_clock=caller_clock, space=space))
 """
 
 
@@ -148,7 +149,7 @@ def installed(tmp_path: Path, monkeypatch):
 
 @pytest.mark.usefixtures("installed")
 def test_a_driver_of_another_package_is_found_by_its_entry_point():
-    assert isinstance(connect("green://anywhere", space="acme"), MemoryDriver)
+    assert isinstance(connect("green://anywhere", space="acme").engine, MemoryEngine)
 
 
 @pytest.mark.usefixtures("installed")

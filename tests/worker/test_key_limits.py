@@ -11,9 +11,9 @@ import pytest
 from holdfast import Holdfast, InvalidInput, QueueSettings, Retry
 from holdfast.clock import MINUTE, ManualClock
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_settings import LimitOrigin
+from tests.in_memory import InMemory
 
 
 @dataclass
@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture
 def app(clock):
-    app = Holdfast(driver=MemoryDriver(clock), clock=clock)
+    app = Holdfast(driver=InMemory(clock), clock=clock)
     yield app
     app.close()
 
@@ -133,14 +133,7 @@ def test_a_pause_of_a_key_crosses_the_pipe_of_a_child(tmp_path):
 
 
 def test_a_store_without_key_limits_ignores_the_pause(clock):
-    class WithoutKeys(MemoryDriver):
-        capabilities = MemoryDriver.capabilities.__class__(
-            driver="without keys",
-            durability=MemoryDriver.capabilities.durability,
-            gaps={**MemoryDriver.capabilities.gaps, Feature.KEY_LIMITS: "for this test"},
-        )
-
-    app = Holdfast(driver=WithoutKeys(clock), clock=clock)
+    app = Holdfast(driver=InMemory(clock, declined={Feature.KEY_LIMITS}), clock=clock)
 
     @app.handler("fetch", limit_key="host")
     def fetch(page: Page) -> None:

@@ -37,7 +37,7 @@ def test_no_place_is_left_free_while_last_attempts_wait_behind_short_jobs(app, d
 
 
 def test_the_store_knows_that_a_last_attempt_begins_before_its_handler_runs(app, drain):
-    path = app.driver.path
+    path = app.driver.engine.path
 
     @app.handler("once")
     def once(_payload, ctx):

@@ -7,18 +7,17 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 
 import holdfast
 from holdfast.clock import SECOND, SystemClock
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.observability import presence
 from holdfast.observability.presence import KIND, PresenceObserver, PresenceTiming, read_presence, read_presences
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
+from tests.in_memory import InMemory
 from tests.waiting import wait_until
 
 
@@ -135,10 +134,7 @@ def test_the_entry_of_a_killed_worker_expires(app, tmp_path):
 
 
 def test_a_store_without_a_registry_gets_no_entry():
-    class WithoutRegistry(MemoryDriver):
-        capabilities = replace(MemoryDriver.capabilities, gaps={Feature.REGISTRY: "declined in this test"})
-
-    with WithoutRegistry() as driver:
+    with InMemory(declined={Feature.REGISTRY}) as driver:
         worker = Worker(driver, observers=[PresenceObserver()])
         worker._observers.started(worker.name, worker.queues)
         worker._observers.stopped(worker.name, {})

@@ -130,7 +130,7 @@ def test_a_lock_of_another_process_does_not_keep_a_worker_from_stopping(app, tmp
     process = subprocess.Popen(command)
     try:
         _wait_for(tmp_path / "begun", process)
-        with closing(sqlite3.connect(app.driver.path, isolation_level=None, timeout=30)) as connection:
+        with closing(sqlite3.connect(app.driver.engine.path, isolation_level=None, timeout=30)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if blocked == "settle":
                 (tmp_path / "end").touch()

@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.job import JobRecord
 from holdfast.wire.job_message import payload_message
 from holdfast.worker.catalogue import Catalogue, make_handler
@@ -21,6 +20,7 @@ from holdfast.worker.processes.protocol import RunJob, RunReturned, RunStarted, 
 from holdfast.worker.processes.shared_deadline import SharedDeadline
 from holdfast.worker.processes.threaded_child import ThreadedChild
 from holdfast.worker.processes.tickets import IssuedTickets
+from tests.in_memory import InMemory
 
 MAX_WAIT_SECONDS = 30.0  # after which a test has failed
 
@@ -83,7 +83,7 @@ def child():
 @pytest.fixture
 def run_job():
     """A factory of messages that run a job."""
-    with MemoryDriver() as store:
+    with InMemory() as store:
         store.enqueue([JobRecord(id="j", type="t", queue="q", payload=b"null", created_at=1)])
         [reservation] = store.reserve(["q"], limit=1, lease_for=1)
     return lambda run, lease_deadline=math.inf: RunJob(run, payload_message(reservation), lease_deadline)

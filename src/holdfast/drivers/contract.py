@@ -13,11 +13,12 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
+from holdfast.drivers.answers import Inspection, Page, QueueCounts, Trimmed
 from holdfast.drivers.capabilities import Capabilities
+from holdfast.drivers.requests import FIND_BYTES, FIND_LIMIT, REAP_LIMIT
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
@@ -53,9 +54,6 @@ __all__ = [
     "Trimmed",
 ]
 
-REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
-FIND_BYTES = 8 << 20  # of payloads and results: a page of ``find`` ends with the job that reaches so many
-FIND_LIMIT = 10_000  # rows: about the most of each state that one call of ``find`` reads to find matching ones
 
 T = TypeVar("T")
 
@@ -213,72 +211,6 @@ class Driver(Protocol):
     def close(self) -> None:
         """Close the connections, also those of the spaces. Later calls raise ``StoreClosed``."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end.
-
-    A page of the ledger has ``cursors``: one per item, which leads to the item after it. So a reader may stop inside a
-    page.
-    """
-
-    items: list[T]
-    cursor: str | None
-    cursors: Sequence[str] = field(default=(), compare=False)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueCounts:
-    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not.
-
-    ``oldest_ready_age`` says how far the queue is behind: for how many microseconds the oldest of the ready jobs has
-    been due, by the store's clock. It is None if no job is ready, and not compared. ``is_estimate`` says that numbers
-    of this row are estimates, see ``CountEstimates``.
-    """
-
-    queue: str
-    type: str
-    ready: int = 0
-    scheduled: int = 0
-    inflight: int = 0
-    done: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    oldest_ready_age: int | None = field(default=None, compare=False)
-    is_estimate: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
-    """A job with its lease and its notes, for people. It never contains the token."""
-
-    job: JobRecord
-    available_at: int
-    worker: str = ""
-    fence: int | None = None
-    reserved_at: int | None = None
-    expires_at: int | None = None
-    ended_at: int | None = None
-    cancel_requested: bool = False
-    note: Note | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trimmed:
-    """How many rows ``trim`` removed; ``more`` if it stopped at its limit."""
-
-    jobs: int = 0
-    ledger: int = 0
-    dedupe: int = 0
-    registry: int = 0
-    more: bool = False
 
 
 class Admin(Protocol):

@@ -7,10 +7,9 @@ too: see ``drivers.contract``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from holdfast.drivers.contract import Page, QueueCounts
+from holdfast.drivers.answers import LedgerDelay, Page, QueueCounts, SpaceRemoval
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
@@ -185,14 +184,6 @@ class CountEstimates(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceRemoval:
-    """How many rows ``remove_space`` removed; ``more`` if rows are left."""
-
-    rows: int
-    more: bool
-
-
 @runtime_checkable
 class SpaceAdmin(Protocol):
     """Optional: the verbs for all spaces of a store, called from any of them."""
@@ -221,19 +212,6 @@ class SpaceAdmin(Protocol):
         calls of their workers are refused with ``JobNotInflight``. Waits for no reader of the ledger.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerDelay:
-    """The oldest transaction of others that may still write: readers do not see rows that began later than it.
-
-    ``age`` is in microseconds. A prepared transaction has a name, and no process.
-    """
-
-    age: int
-    pid: int | None
-    name: str  # of the program that opened it, or of the prepared transaction
-    state: str  # of its session, such as ``idle in transaction``
 
 
 @runtime_checkable

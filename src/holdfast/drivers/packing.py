@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.drivers.contract import FIND_BYTES, Inspection, JobFilter, QueueCounts
+from holdfast.drivers.answers import Inspection, QueueCounts
+from holdfast.drivers.requests import FIND_BYTES
 from holdfast.drivers.unreadable import UnreadableJob, make_job_reader
 from holdfast.model import bounds
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Kind, names_of
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import LedgerRow
@@ -130,12 +132,12 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
     return QueueSettings(**values)
 
 
-_INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
+_INSPECTION_COLUMNS = 12  # of admin/inspect.sql, in front of the job
 
 
 def read_inspection(row: Sequence[Any]) -> Inspection:
     """Return the inspection of a job, from a row of ``admin/inspect``. Invalid instants are left out."""
-    available_at, worker, fence, *instants, cancel, noted, progress, checkpoint = row[:_INSPECTION_COLUMNS]
+    available_at, worker, fence, *instants, cancel, arrival, noted, progress, checkpoint = row[:_INSPECTION_COLUMNS]
     reserved_at, started_at, expires_at, ended_at = map(_instant_in, instants)
     return Inspection(
         job=read_job(row[_INSPECTION_COLUMNS:]),
@@ -149,6 +151,7 @@ def read_inspection(row: Sequence[Any]) -> Inspection:
         note=Note(started_at=started_at or None, progress=progress, checkpoint=checkpoint)
         if noted or started_at
         else None,
+        arrival=arrival,
     )
 
 

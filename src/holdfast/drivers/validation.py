@@ -11,6 +11,8 @@ from typing import get_args
 
 from holdfast.drivers.capabilities import Capabilities, Feature
 from holdfast.drivers.contract import DomainStatus, Registry, ResumeAction
+from holdfast.drivers.cursors import read_domain_cursor
+from holdfast.drivers.requests.core import check_meta
 from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds, ledger_reader, retention
 from holdfast.model.isolation import Isolation
@@ -21,7 +23,6 @@ from holdfast.model.queue_settings import SETTINGS_FIELDS, OnExhausted, QueueSet
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention
 from holdfast.model.settlement import Retry, Settlement
-from holdfast.wire.codec import JSON, is_flat_object
 
 MAX_WAIT_SECONDS = 86_400
 
@@ -63,8 +64,7 @@ class Validation:
             for job in jobs:
                 check_new(job)
         for job in representatives(jobs):
-            if job.meta != {} and not is_flat_object(job.meta, most=bounds.MAX_META_BYTES):
-                _check_meta(job.meta)
+            check_meta(job.meta)
             if job.offset is not None:
                 self.require(Feature.OFFSETS)
             if job.webhook is not None:  # a reader of the ledger calls it, and keeps its place in the registry
@@ -343,42 +343,3 @@ class Validation:
 def _given(**values: int | None) -> dict[str, int]:
     """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _check_meta(meta: object) -> None:
-    """Check that ``meta`` is a JSON object of a bounded size that reads back as it was."""
-    data = JSON.encode(meta, field="meta") if isinstance(meta, dict) else b""
-    if not data or JSON.decode(data, field="meta") != meta:
-        raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
-    bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)
-
-
-def domain_cursor(queue: str, domain: str) -> str:
-    """Return the cursor of a page of domains that ends with this one."""
-    return JSON.encode([queue, domain], field="after").decode()
-
-
-def read_domain_cursor(cursor: str) -> tuple[str, str]:
-    """Return the queue and the name of the domain at which a page ended."""
-    try:
-        match JSON.decode(cursor.encode(), field="after"):
-            case [str(queue), str(domain)]:
-                return queue, domain
-    except (InvalidInput, AttributeError, UnicodeError):  # not JSON, not a text, or not one that can be encoded
-        pass
-    raise InvalidInput("after", wanted="a cursor that `domains` gave", got=cursor)
-
-
-def ledger_position(cursor: str, written: int) -> int:
-    """Return the number in a cursor of a ledger whose last row has the number ``written``."""
-    if cursor.isascii() and cursor.isdecimal() and len(cursor) < 20 and int(cursor) <= written:
-        return int(cursor)
-    raise foreign_cursor(cursor)
-
-
-def foreign_cursor(cursor: str) -> InvalidInput:
-    """Return the error for a cursor that this ledger did not return.
-
-    A position beyond the end is refused too: its reader would miss the rows that are written up to there.
-    """
-    return InvalidInput("after", wanted="a cursor that this ledger gave (no other store, no older copy)", got=cursor)

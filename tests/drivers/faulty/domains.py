@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Inspection
 from holdfast.drivers.memory.domains import Place
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
@@ -98,10 +101,10 @@ class DomainsSharedByQueues(FaultyDriver):
 class RequeuedKeepsArrival(FaultyDriver):
     """A requeued job reports the place of its first arrival, although its domain runs it last."""
 
-    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+    def inspect(self, request: r.Inspect) -> dict[str, Inspection]:
         """Return places by id: ids grow with the time of the first enqueue."""
-        found = super().arrivals(job_ids)
-        return {job_id: place for place, job_id in enumerate(sorted(found))}
+        found = super().inspect(request)
+        return {job_id: replace(found[job_id], arrival=place) for place, job_id in enumerate(sorted(found))}
 
 
 class WaitingJobTakesAPlace(FaultyDriver):

@@ -4,44 +4,40 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from typing import TypeVar, cast
 
+from msgspec import structs
 from msgspec.structs import replace
 
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Stored
 from holdfast.drivers.memory.reserve import lease_rows
 from holdfast.drivers.memory.rows import Row, StoredKey
 from holdfast.drivers.memory.space import Space
+from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
-from holdfast.model.lease import Enqueued, Lease, Reservation, is_expired
-from holdfast.model.registry import Change
+from holdfast.model.lease import Enqueued, Lease, is_expired
 from holdfast.model.transition import Transition
 from holdfast.model.unique import WHILE_QUEUED
-from tests.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
+from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
+
+A = TypeVar("A")
 
 
 class DedupeIsNotAtomic(FaultyDriver):
     """Enqueue looks up and claims a key in two steps: concurrent callers all create a job."""
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Look up the keys, wait, insert the jobs whose key was free."""
-        self._validation.check_enqueue(jobs)
-        keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
-        with self._lock:
-            free_keys = [key for key in keys if key not in self._space.keys]
-        time.sleep(RACE_WINDOW_SECONDS if free_keys else 0)
-        with self._lock:
-            for queue, key in free_keys:
-                self._space.keys.pop((queue, str(key)), None)
-            return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
+        keys = [(job.queue, job.idempotency_key) for job in request.jobs if job.idempotency_key is not None]
+        free_keys = [key for key in keys if key not in self._space.keys]
+        if free_keys:
+            self.let_others_in()
+        for queue, key in free_keys:
+            self._space.keys.pop((queue, str(key)), None)
+        return super().enqueue(request)
 
 
 class DedupeIgnoresQueue(FaultyDriver):
@@ -94,26 +90,16 @@ class KeyForgottenAfterWindow(FaultyDriver):
 class KeyTakenOverAfterWait(FaultyDriver):
     """A key whose window has passed is taken over although a job that entered it meanwhile is open."""
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Look which jobs are open, wait, and forget the expired keys of all other jobs."""
-        self._validation.check_enqueue(jobs)
-        with self._lock:
-            known = set(self._space.rows)
-        time.sleep(RACE_WINDOW_SECONDS)
-        with self._lock:
-            at = self._validation.now(now)
-            for job in jobs:
-                stored_key = self._space.keys.get((job.queue, str(job.idempotency_key)))
-                if stored_key is not None and stored_key.job_id not in known and is_expired(stored_key.until, at):
-                    del self._space.keys[job.queue, str(job.idempotency_key)]
-            return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
+        known = set(self._space.rows)
+        self.let_others_in()
+        now = self._now(request)
+        for job in request.jobs:
+            stored_key = self._space.keys.get((job.queue, str(job.idempotency_key)))
+            if stored_key is not None and stored_key.job_id not in known and is_expired(stored_key.until, now):
+                del self._space.keys[job.queue, str(job.idempotency_key)]
+        return super().enqueue(request)
 
 
 class _KeyNeverForgottenSpace(FaultySpace):
@@ -210,50 +196,39 @@ class EnqueueOverwritesPayload(FaultyDriver):
         return answer
 
 
+class _EnqueuesOneByOne(Store):
+    def do(self, request: r.Request[A]) -> A:
+        if not isinstance(request, r.Enqueue) or request.writes or request.lease is not None:
+            return super().do(request)
+        parts = [super(_EnqueuesOneByOne, self).do(structs.replace(request, jobs=[job])) for job in request.jobs]
+        return cast("A", Stored([answer for part in parts for answer in part.answers]))
+
+
 class EnqueueStoresPartOfBatch(FaultyDriver):
     """The records before an invalid record are stored."""
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
-        """Enqueue the records one by one."""
-        if writes:
-            return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
-        self._validation.now(now)
-        return [answer for job in jobs for answer in super(EnqueueStoresPartOfBatch, self).enqueue([job], now=now)]
+    store_type = _EnqueuesOneByOne
 
 
 class BatchSharesOneSignature(FaultyDriver):
     """Every job of a ``JobBatch`` gets the signature of the first one."""
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Copy the first signature."""
+        jobs = request.jobs
         if isinstance(jobs, JobBatch) and jobs.signatures:
-            jobs = jobs.with_signatures([jobs.signatures[0]] * len(jobs))
-        return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
+            request = structs.replace(request, jobs=jobs.with_signatures([jobs.signatures[0]] * len(jobs)))
+        return super().enqueue(request)
 
 
 class LeasedEnqueueForgetsSignatures(FaultyDriver):
     """A ``JobBatch`` that is leased at enqueue is stored without its signatures."""
 
-    def enqueue_leased(
-        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
-    ) -> tuple[list[Enqueued], list[Reservation]]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Leave the signatures out."""
-        unsigned = jobs.with_signatures(None) if isinstance(jobs, JobBatch) else jobs
-        return super().enqueue_leased(unsigned, lease_for=lease_for, worker=worker, now=now)
+        if request.lease is not None and isinstance(request.jobs, JobBatch):
+            request = structs.replace(request, jobs=request.jobs.with_signatures(None))
+        return super().enqueue(request)
 
 
 class KeyKeepsItsOldWindow(FaultyDriver):
@@ -271,18 +246,16 @@ class KeyKeepsItsOldWindow(FaultyDriver):
 class LeasedEnqueueLeasesKnownJobs(FaultyDriver):
     """A batch that is enqueued again gets leases of jobs that other workers may have."""
 
-    def enqueue_leased(
-        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
-    ) -> tuple[list[Enqueued], list[Reservation]]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Lease every job that has not ended."""
-        answers = self.enqueue(jobs, now=now)
-        with self._lock:
-            rows = [self._space.rows[answer.id] for answer in answers]
-            reserved_at = self._validation.now(now)
-            open_rows = [row for row in rows if not row.job.state.has_ended]
-            return answers, lease_rows(
-                self._space, open_rows, expires_at=reserved_at + lease_for, worker=worker, now=reserved_at
-            )
+        lease = request.lease
+        if lease is None:
+            return super().enqueue(request)
+        answers = super().enqueue(structs.replace(request, lease=None)).answers
+        rows, now = [self._space.rows[answer.id] for answer in answers], self._now(request)
+        open_rows = [row for row in rows if not row.job.state.has_ended]
+        expires_at = now + lease.lease_for
+        return Stored(answers, lease_rows(self._space, open_rows, expires_at=expires_at, worker=lease.worker, now=now))
 
 
 class _NeverLimitedSpace(FaultySpace):
@@ -299,37 +272,35 @@ class LeasedEnqueueIgnoresLimits(FaultyDriver):
 class ReplacementIsNotRecorded(FaultyDriver):
     """A dead job that a record replaces gets no ledger row."""
 
-    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
-        kept = list(space.ledger.rows)
-        super()._replace_dead(space, jobs, before, now)
-        space.ledger.rows[:] = kept
+    def _replace_dead(self, request: r.Enqueue, before: int) -> None:
+        kept = list(self._space.ledger.rows)
+        super()._replace_dead(request, before)
+        self._space.ledger.rows[:] = kept
 
 
 class ReplacesWhateverHasTheKey(FaultyDriver):
     """A record replaces the job that has its key in any state and of any instant."""
 
-    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
-        for job in jobs:
-            if job.id not in space.rows:
-                space.keys.pop((job.queue, job.idempotency_key or ""), None)
+    def _replace_dead(self, request: r.Enqueue, before: int) -> None:
+        for job in request.jobs:
+            if job.id not in self._space.rows:
+                self._space.keys.pop((job.queue, job.idempotency_key or ""), None)
 
 
 class ReplacementIsNotAtomic(FaultyDriver):
     """A dead job is removed before its record is stored, and the key is free in between for several callers."""
 
-    def _replace_dead(self, space: Space, jobs: Sequence[JobRecord], before: int, now: int) -> None:
+    def _replace_dead(self, request: r.Enqueue, before: int) -> None:
         """Let the other callers see the dead job, too."""
-        stale = dict(space.keys)
-        self._lock.release()
-        time.sleep(RACE_WINDOW_SECONDS)
-        self._lock.acquire()
-        for job in jobs:
+        space, stale = self._space, dict(self._space.keys)
+        self.let_others_in()
+        for job in request.jobs:
             place = (job.queue, job.idempotency_key or "")
             holder = stale.get(place)
             row = None if holder is None else space.rows.get(holder.job_id)
             if job.id not in space.rows and (row is None or row.job.state is State.DEAD):
                 if row is not None:
-                    space.purge(row, now)
+                    space.purge(row, self._now(request))
                 space.keys.pop(place, None)
 
 

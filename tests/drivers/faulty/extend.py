@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from msgspec.structs import replace
 
+from holdfast.drivers import requests as r
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, LeaseExpired
@@ -92,9 +90,9 @@ class CancelRequestNotReported(FaultyDriver):
 class ExtendAnswersOutOfOrder(FaultyDriver):
     """Extend returns the refusals after the extended leases."""
 
-    def extend(self, leases: Sequence[Lease], **options: Any) -> list[Lease | LeaseError]:
+    def extend(self, request: r.Extend) -> list[Lease | LeaseError]:
         """Return the answers in another order."""
-        return sorted(super().extend(leases, **options), key=lambda answer: isinstance(answer, LeaseError))
+        return sorted(super().extend(request), key=lambda answer: isinstance(answer, LeaseError))
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

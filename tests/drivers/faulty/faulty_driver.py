@@ -1,26 +1,25 @@
-"""The base of the faulty drivers: the memory driver, with methods that a bug overrides."""
+"""The base of the faulty drivers: the memory engine, with methods that a bug overrides."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection
 from copy import deepcopy
 from typing import Any, ClassVar
 
-from holdfast.clock import Clock
-from holdfast.drivers.contract import REAP_LIMIT, Store
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Reserved, Stored
 from holdfast.drivers.memory.domains import Domain
-from holdfast.drivers.memory.driver import MemoryDriver, MemoryStore
+from holdfast.drivers.memory.engine import MemoryEngine, MemoryStore
 from holdfast.drivers.memory.enqueue import enqueue_one
 from holdfast.drivers.memory.reserve import is_prefetched, lease_rows, pick_rows
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.settle import end_leases, extend_one, settle_one
 from holdfast.drivers.memory.space import Space
-from holdfast.drivers.validation import Validation
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError
-from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation
-from holdfast.model.registry import Change
+from holdfast.model.lease import Enqueued, Lease, Note
 from holdfast.model.settlement import Settlement
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.harness import Harness
@@ -28,104 +27,73 @@ from holdfast.testing.drivers.harness import Harness
 RACE_WINDOW_SECONDS = 0.005  # long enough that every thread of a race arrives between the two steps
 
 
-class FaultyDriver(MemoryDriver):
+class FaultyDriver(MemoryEngine):
     """A driver without a bug. A subclass overrides a method, or sets one of these.
 
-    ``space_type`` is the class of its spaces, ``validation`` checks the arguments of its calls, and
-    ``alter_transition`` changes the transition of a job whose lease ends.
+    ``space_type`` is the class of its spaces, ``store_type`` the store in front of it, and ``alter_transition`` changes
+    the transition of a job whose lease ends.
     """
 
     space_type: ClassVar[type[FaultySpace]]
-    validation: ClassVar[type[Validation]] = Validation
+    store_type: ClassVar[type[Store]] = Store
 
-    def __init__(
-        self,
-        clock: Clock | None = None,
-        *,
-        caller_clock: bool = False,
-        space: str = "main",
-        store: MemoryStore | None = None,
-    ) -> None:
-        shared = store or MemoryStore(clock)
-        shared.spaces.default_factory = lambda: self.space_type(self)
-        super().__init__(caller_clock=caller_clock, space=space, store=shared)
-        self._validation = self.validation(self.capabilities, caller_clock=caller_clock, read_clock=shared.clock.now)
+    def __init__(self, store: MemoryStore, *, space: str = "main", caller_clock: bool = False) -> None:
+        store.spaces.default_factory = lambda: self.space_type(self)
+        super().__init__(store, space=space, caller_clock=caller_clock)
 
     # The calls that most bugs are in, written item by item, so that a subclass can override one step.
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
-        """See ``Driver.enqueue``."""
-        self._validation.check_enqueue(jobs)
-        if writes:
-            self._validation.check_enqueue_writes(jobs, writes)
-        with self._lock:
-            space, at = self._open(now)
-            if replace_dead_before is not None:
-                self._validation.check_replace_dead(jobs, writes, replace_dead_before)
-                self._replace_dead(space, jobs, replace_dead_before, at)
-            if writes and (refused := space.registry.write_all(writes, at, job_id=jobs[0].id)):
-                raise refused
-            answers = [self._enqueue(space, job, at) for job in jobs]
-            self._wake_waiters()
-            return answers
+    def enqueue(self, request: r.Enqueue) -> Stored:
+        """Store jobs."""
+        if request.lease is not None:
+            return super().enqueue(request)
+        space, now, jobs = self._space, self._now(request), request.jobs
+        if request.replace_dead_before is not None:
+            self._replace_dead(request, request.replace_dead_before)
+        if request.writes and (refused := space.registry.write_all(request.writes, now, job_id=jobs[0].id)):
+            raise refused
+        answers = [self._enqueue(space, job, now) for job in jobs]
+        self._wake()
+        return Stored(answers)
 
-    def reserve(
-        self,
-        queues: Sequence[str],
-        *,
-        limit: int,
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        prefetch: bool = False,
-        now: int | None = None,
-    ) -> list[Reservation]:
-        """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(
-            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+    def reserve(self, request: r.Reserve) -> Reserved:
+        """Lease jobs."""
+        space, now, end = self._space, self._now(request), self._space.ledger.end()
+        queues, mark = r.distinct(request.queues), (self._store.changes, now)
+        end_leases(space, space.expired(queues, now)[: r.REAP_LIMIT], now)
+        ended = self._ended_after(end)
+        space.find_gaps(queues, now)
+        rows = self._pick(
+            space, queues, request.types, request.limit, now, max_bytes=request.max_bytes, isolation=request.isolation
         )
-        with self._lock:
-            space, at = self._open(now)
-            self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
-            with self._remember_expired(space):
-                end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
-            space.find_gaps(names, at)
-            rows = self._pick(space, names, types, limit, at, max_bytes=max_bytes, isolation=isolation)
-            prefetched = self._is_prefetched(rows, isolation, prefetch=prefetch)
-            return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at, prefetched=prefetched)
+        reservations = lease_rows(
+            space,
+            rows,
+            expires_at=now + request.lease_for,
+            worker=request.worker,
+            now=now,
+            prefetched=self._is_prefetched(rows, request),
+        )
+        return Reserved(reservations, ended, mark)
 
-    def extend(
-        self,
-        leases: Sequence[Lease],
-        *,
-        lease_for: int,
-        notes: Mapping[str, Note] | None = None,
-        now: int | None = None,
-    ) -> list[Lease | LeaseError]:
-        """See ``Driver.extend``."""
-        self._validation.check_extend(leases, lease_for)
-        with self._lock:
-            space, at = self._open(now)
-            return [self._extend(space, lease, at, at + lease_for, (notes or {}).get(lease.job_id)) for lease in leases]
+    def extend(self, request: r.Extend) -> list[Lease | LeaseError]:
+        """Extend leases."""
+        now = self._now(request)
+        expires_at, notes = now + request.lease_for, request.notes
+        return [self._extend(self._space, lease, now, expires_at, notes.get(lease.job_id)) for lease in request.leases]
 
-    def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """See ``Driver.settle``."""
-        self._validation.check_settle(settlements)
-        with self._lock:
-            space, at = self._open(now)
-            answers = [self._settle(space, settlement, at) for settlement in settlements]
-            space.update_waits(at)
-            self._wake_waiters()
-            return answers
+    def settle(self, request: r.Settle) -> list[LeaseError | None]:
+        """End leases."""
+        now = self._now(request)
+        answers = [self._settle(self._space, settlement, now) for settlement in request.settlements]
+        self._update(now)
+        return answers
+
+    def let_others_in(self) -> None:
+        """Let other threads call the store between two steps of this call."""
+        self._store.lock.release()
+        time.sleep(RACE_WINDOW_SECONDS)
+        self._store.lock.acquire()
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         return enqueue_one(space, job, now)
@@ -135,8 +103,8 @@ class FaultyDriver(MemoryDriver):
     ) -> list[Row]:
         return pick_rows(space, queues, types, limit, now, **rules)
 
-    def _is_prefetched(self, rows: list[Row], isolation: Isolation, *, prefetch: bool) -> bool:
-        return is_prefetched(rows, isolation, prefetch=prefetch)
+    def _is_prefetched(self, rows: list[Row], request: r.Reserve) -> bool:
+        return is_prefetched(rows, request.isolation, prefetch=request.prefetch)
 
     def _extend(self, space: Space, lease: Lease, now: int, expires_at: int, note: Note | None) -> Lease | LeaseError:
         return extend_one(space, lease, note, expires_at=expires_at, now=now)
@@ -173,13 +141,18 @@ class FaultySpace(Space):
 FaultyDriver.space_type = FaultySpace
 
 
+def open_faulty(driver: type[FaultyDriver], *, space: str = "main", caller_clock: bool = True) -> Store:
+    """Return a new, empty store of this driver."""
+    return driver.store_type(driver(MemoryStore(), space=space, caller_clock=caller_clock))
+
+
 class FaultyHarness(Harness):
     """The harness for a faulty driver."""
 
-    def __init__(self, driver: type[MemoryDriver]) -> None:
+    def __init__(self, driver: type[FaultyDriver]) -> None:
         super().__init__()
         self._driver = driver
 
     def open(self, *, space: str, caller_clock: bool) -> Store:
         """Open a new, empty store."""
-        return self._driver(space=space, caller_clock=caller_clock)
+        return open_faulty(self._driver, space=space, caller_clock=caller_clock)

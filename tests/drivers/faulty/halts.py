@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from holdfast.drivers.contract import DomainInfo, Page
+from msgspec import structs
+
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Page
 from holdfast.drivers.memory.domains import Place, Wait
 from holdfast.drivers.memory.rows import Row
+from holdfast.model.domain import DomainInfo
 from holdfast.model.job import State
 from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
@@ -145,27 +148,27 @@ class GapBeginsAnewWithEveryJob(FaultyDriver):
 class DomainListNeedsOffsets(FaultyDriver):
     """Domains without offsets are not listed."""
 
-    def domains(self, queue: str | None = None, **options: Any) -> Page[DomainInfo]:
+    def domains(self, request: r.Domains) -> Page[DomainInfo]:
         """Leave out domains that run in order of arrival."""
-        page = super().domains(queue, **options)
+        page = super().domains(request)
         return Page([info for info in page if info.head_offset is not None or info.position], page.cursor)
 
 
 class DomainListIgnoresTheClock(FaultyDriver):
     """No domain is overdue or in backoff."""
 
-    def domains(self, queue: str | None = None, **options: Any) -> Page[DomainInfo]:
+    def domains(self, request: r.Domains) -> Page[DomainInfo]:
         """Read the domains as they were at the beginning."""
-        return super().domains(queue, **{**options, "now": 1 if options.get("now") else None})
+        return super().domains(structs.replace(request, now=1 if request.now else None))
 
 
 class DomainListSkipsOne(FaultyDriver):
     """Every page of domains begins one domain too late."""
 
-    def domains(self, queue: str | None = None, **options: Any) -> Page[DomainInfo]:
+    def domains(self, request: r.Domains) -> Page[DomainInfo]:
         """Leave out the first domain after a cursor."""
-        page = super().domains(queue, **options)
-        return Page(page.items[1:], page.cursor) if options.get("after") else page
+        page = super().domains(request)
+        return Page(page.items[1:], page.cursor) if request.after else page
 
 
 class _ForgetsOpenDomainsSpace(FaultySpace):

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Reaped, Reserved, Stored
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseExpired
 from holdfast.model.isolation import Isolation
-from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.job import State
+from holdfast.model.lease import Lease, Note
 from holdfast.model.transition import Transition
 from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
@@ -22,7 +25,7 @@ from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 class PrefetchIgnored(FaultyDriver):
     """Every expired lease counts an attempt and a crash, begun or not."""
 
-    def _is_prefetched(self, rows: list[Row], isolation: Isolation, *, prefetch: bool) -> bool:
+    def _is_prefetched(self, rows: list[Row], request: r.Reserve) -> bool:
         return False
 
 
@@ -150,8 +153,8 @@ class SkipStops(_WithIsolation):
 class IsolatedIsPrefetched(FaultyDriver):
     """An isolated job that is returned alone counts as prefetched."""
 
-    def _is_prefetched(self, rows: list[Row], isolation: Isolation, *, prefetch: bool) -> bool:
-        return prefetch
+    def _is_prefetched(self, rows: list[Row], request: r.Reserve) -> bool:
+        return request.prefetch
 
 
 class LastAttemptsAlone(FaultyDriver):
@@ -168,12 +171,14 @@ class LastAttemptsAlone(FaultyDriver):
 class LastAttemptsIsolated(FaultyDriver):
     """The reservations of jobs on their last attempt say that these are isolated."""
 
-    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+    def reserve(self, request: r.Reserve) -> Reserved:
         """Mark some."""
-        return [
+        reserved = super().reserve(request)
+        marked = [
             replace(one, isolated=one.isolated or one.job.attempts >= one.job.max_attempts)
-            for one in super().reserve(queues, **options)
+            for one in reserved.reservations
         ]
+        return replace(reserved, reservations=marked)
 
 
 class MaxBytesIgnored(FaultyDriver):
@@ -244,10 +249,10 @@ class SharesOneIsolated(FaultyDriver):
 class OutageCountsCrash(FaultyDriver):
     """The report of an outage ends leases as any reap does."""
 
-    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+    def reap(self, request: r.Reap) -> Reaped:
         """Reap, and say yes."""
-        self.reap(now=now)
-        return [True] * len(leases)
+        leases = request.leases or ()
+        return structs.replace(super().reap(structs.replace(request, leases=None)), reported=[True] * len(leases))
 
 
 class OutageRefundsAttempt(FaultyDriver):
@@ -262,92 +267,94 @@ class OutageRefundsAttempt(FaultyDriver):
 class OutageNeverTakesBack(FaultyDriver):
     """A crash that a reap has counted stays."""
 
-    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+    def reap(self, request: r.Reap) -> Reaped:
         """Report only leases that nobody reaped."""
-        at = self._validation.now(now)
-        is_unreaped = [isinstance(self._space.refusal(lease, at), LeaseExpired) for lease in leases]
-        given = [lease for lease, unreaped in zip(leases, is_unreaped, strict=True) if unreaped]
-        answers = iter(super().report_outage(given, now=now))
-        return [next(answers) if unreaped else False for unreaped in is_unreaped]
+        if request.leases is None:
+            return super().reap(request)
+        now = self._now(request)
+        is_unreaped = [isinstance(self._space.refusal(lease, now), LeaseExpired) for lease in request.leases]
+        given = [lease for lease, unreaped in zip(request.leases, is_unreaped, strict=True) if unreaped]
+        answers = iter(super().reap(structs.replace(request, leases=given)).reported)
+        return Reaped(0, reported=[next(answers) if unreaped else False for unreaped in is_unreaped])
 
 
 class OutageReportedTwice(FaultyDriver):
     """Every repeated report takes another crash back."""
 
-    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+    def reap(self, request: r.Reap) -> Reaped:
         """Take a crash back for every lease, again and again."""
-        answers = super().report_outage(leases, now=now)
-        for lease, answer in zip(leases, answers, strict=True):
+        reaped = super().reap(request)
+        for lease, answer in zip(request.leases or (), reaped.reported, strict=True):
             row = self._space.rows.get(lease.job_id)
             if not answer and row is not None and row.last_token == lease.token and not row.job.state.has_ended:
                 self._space.take_crash_back(row)
-        return answers
+        return reaped
 
 
 class OutageOfAnyLease(FaultyDriver):
     """The report does not look at the token."""
 
-    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+    def reap(self, request: r.Reap) -> Reaped:
         """Use the token that the row has."""
-        rows = [self._space.rows.get(lease.job_id) for lease in leases]
+        if request.leases is None:
+            return super().reap(request)
+        rows = [self._space.rows.get(lease.job_id) for lease in request.leases]
         given = [
             lease if row is None else replace(lease, token=row.token or row.last_token or "")
-            for lease, row in zip(leases, rows, strict=True)
+            for lease, row in zip(request.leases, rows, strict=True)
         ]
-        return super().report_outage(given, now=now)
+        return super().reap(structs.replace(request, leases=given))
 
 
 class OutageRevivesDead(FaultyDriver):
     """The report claims success for a job that has ended."""
 
-    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+    def reap(self, request: r.Reap) -> Reaped:
         """Say yes whenever the last token is equal."""
-        answers = super().report_outage(leases, now=now)
+        reaped, leases = super().reap(request), request.leases or ()
         rows = [self._space.rows.get(lease.job_id) for lease in leases]
-        return [
+        reported = [
             answer or (row is not None and row.job.state is State.DEAD and row.last_token == lease.token)
-            for lease, row, answer in zip(leases, rows, answers, strict=True)
+            for lease, row, answer in zip(leases, rows, reaped.reported, strict=True)
         ]
+        return structs.replace(reaped, reported=reported)
 
 
 class OutageOfAnEarlierLife(FaultyDriver):
     """The report takes a crash back from a requeued job, which has none."""
 
-    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+    def reap(self, request: r.Reap) -> Reaped:
         """Count one crash fewer than none."""
+        leases = request.leases or ()
         rows = [self._space.rows.get(lease.job_id) for lease in leases]
-        answers = super().report_outage(leases, now=now)
+        reaped = super().reap(request)
         for lease, row in zip(leases, rows, strict=True):
             if row is not None and row.last_token == lease.token and row.job.attempts == 0 and not row.suspect:
                 row.job = replace(row.job, crashes=-1)
-        return answers
+        return reaped
 
 
 class LeasedEnqueueBegins(FaultyDriver):
     """Leases that enqueue grants count as begun."""
 
-    def enqueue_leased(
-        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
-    ) -> tuple[list[Enqueued], list[Reservation]]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Clear the mark."""
-        answers, reservations = super().enqueue_leased(jobs, lease_for=lease_for, worker=worker, now=now)
-        for reservation in reservations:
+        stored = super().enqueue(request)
+        for reservation in stored.reservations:
             self._space.rows[reservation.job.id].prefetched = False
-        return answers, reservations
+        return stored
 
 
 class LeasedEnqueueBeginsLastAttempts(FaultyDriver):
     """Leases that enqueue grants to jobs with one attempt count as begun."""
 
-    def enqueue_leased(
-        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
-    ) -> tuple[list[Enqueued], list[Reservation]]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Clear the mark of some."""
-        answers, reservations = super().enqueue_leased(jobs, lease_for=lease_for, worker=worker, now=now)
-        for reservation in reservations:
+        stored = super().enqueue(request)
+        for reservation in stored.reservations:
             if reservation.job.max_attempts == 1:
                 self._space.rows[reservation.job.id].prefetched = False
-        return answers, reservations
+        return stored
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

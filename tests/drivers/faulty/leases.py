@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.drivers.memory.driver import MemoryDriver
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Reserved
+from holdfast.drivers.memory.engine import MemoryEngine
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.settlement import Ack, Settlement
 from holdfast.model.transition import after_settlement
-from tests.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
+from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
 class AckIgnoresToken(FaultyDriver):
@@ -71,13 +70,10 @@ class ExpiryReportedBeforeWrongToken(FaultyDriver):
 class TokensReused(FaultyDriver):
     """A job keeps the token of its first reservation."""
 
-    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+    def reserve(self, request: r.Reserve) -> Reserved:
         """Reserve, and put the old token back."""
-        with self._lock:
-            reservations = super().reserve(queues, **options)
-            return [
-                self._with_old_token(reservation, self._space.rows[reservation.job.id]) for reservation in reservations
-            ]
+        reserved = super().reserve(request)
+        return Reserved([self._with_old_token(one, self._space.rows[one.job.id]) for one in reserved.reservations])
 
     @staticmethod
     def _with_old_token(reservation: Reservation, row: Row) -> Reservation:
@@ -96,10 +92,9 @@ class FencesPerQueue(FaultyDriver):
 
     space_type = _FencesPerQueueSpace
 
-    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+    def reserve(self, request: r.Reserve) -> Reserved:
         """Reserve, and replace each fence."""
-        with self._lock:
-            return [self._with_queue_fence(reservation) for reservation in super().reserve(queues, **options)]
+        return Reserved([self._with_queue_fence(one) for one in super().reserve(request).reservations])
 
     def _with_queue_fence(self, reservation: Reservation) -> Reservation:
         assert isinstance(self._space, _FencesPerQueueSpace)
@@ -113,11 +108,11 @@ class FencesPerQueue(FaultyDriver):
 class FencesRestartPerConnection(FaultyDriver):
     """The fence counter restarts with every connection."""
 
-    def space(self, name: str) -> MemoryDriver:
+    def open_space(self, name: str) -> MemoryEngine:
         """Return the space with its counter set to 0."""
-        driver = super().space(name)
-        driver._space.counter.last = 0
-        return driver
+        space = super().open_space(name)
+        space._space.counter.last = 0
+        return space
 
 
 class _FencesReusedSpace(FaultySpace):
@@ -136,18 +131,15 @@ class FencesReused(FaultyDriver):
 class ReserveIsNotAtomic(FaultyDriver):
     """Reserve finds and leases a job in two steps: a second caller gets the token of the first."""
 
-    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+    def reserve(self, request: r.Reserve) -> Reserved:
         """Find a job, wait, reserve; return that job even if another caller has it."""
-        with self._lock:
-            now = self._validation.now(options.get("now"))
-            lanes = [places for lane, places in self._space.lanes.items() if lane.queue in queues]
-            found_ids = [job_id for places in lanes for due_at, _, job_id in places if due_at <= now][:1]
-        time.sleep(RACE_WINDOW_SECONDS if found_ids else 0)
-        with self._lock:
-            reservations = super().reserve(queues, **options)
-            return reservations or [
-                self._reservation_of(row) for job_id in found_ids if (row := self._space.rows[job_id]).token
-            ]
+        now = self._now(request)
+        lanes = [places for lane, places in self._space.lanes.items() if lane.queue in request.queues]
+        found_ids = [job_id for places in lanes for due_at, _, job_id in places if due_at <= now][:1]
+        self.let_others_in()
+        reserved = super().reserve(request)
+        found = [self._reservation_of(row) for job_id in found_ids if (row := self._space.rows[job_id]).token]
+        return reserved if reserved.reservations else Reserved(found)
 
     @staticmethod
     def _reservation_of(row: Row) -> Reservation:

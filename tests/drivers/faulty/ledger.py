@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.drivers.contract import Page, Registry, Trimmed
+from msgspec import structs
+
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Diagnosis, Inspection, Page, Trimmed
 from holdfast.drivers.memory import admin
 from holdfast.drivers.memory.rows import Row
-from holdfast.drivers.validation import Validation
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.job import State
@@ -60,132 +61,113 @@ class LedgerHasOldState(FaultyDriver):
 class LedgerCursorSkipsRow(FaultyDriver):
     """A cursor skips one row."""
 
-    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+    def ledger(self, request: r.Ledger) -> Page[LedgerRow]:
         """Return a page and a cursor after the next row, which is skipped."""
-        page = super().ledger(after, limit)
+        page = super().ledger(request)
         return replace(page, cursor=str(int(page.cursor or 0) + 1)) if page.items else page
 
 
 class LedgerEndHasNoCursor(FaultyDriver):
     """The last page has no cursor: a reader starts again from the first row."""
 
-    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+    def ledger(self, request: r.Ledger) -> Page[LedgerRow]:
         """Return a page; an empty page has no cursor."""
-        page = super().ledger(after, limit)
+        page = super().ledger(request)
         return page if page.items else replace(page, cursor=None)
 
 
 class LedgerTailBeginsAtTheStart(FaultyDriver):
     """The tail has the first rows of the ledger, not the last ones."""
 
-    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+    def ledger_tail(self, request: r.LedgerTail) -> Page[LedgerRow]:
         """Return the first rows."""
-        page = super().ledger_tail(before, limit)
-        return Page(super().ledger(None, limit).items[: len(page)], page.cursor)
+        page = super().ledger_tail(request)
+        return Page(self._space.ledger.rows[: len(page)], page.cursor)
 
 
 class LedgerTailSkipsRow(FaultyDriver):
     """Reading backwards skips a row between two pages."""
 
-    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+    def ledger_tail(self, request: r.LedgerTail) -> Page[LedgerRow]:
         """Return a cursor before the next row, which is skipped."""
-        page = super().ledger_tail(before, limit)
+        page = super().ledger_tail(request)
         return page if page.cursor in {None, "0"} else replace(page, cursor=str(int(page.cursor or 0) - 1))
 
 
 class TrimmedLedgerIsWhole(FaultyDriver):
     """A ledger without its first row claims to be whole: an audit would report rows that were trimmed as lost."""
 
-    def trimmed_rows(self) -> int | None:
+    def diagnose(self, request: r.Diagnose) -> Diagnosis:
         """Return 0, also after a trim."""
-        return 0
+        return structs.replace(super().diagnose(request), trimmed_rows=0)
 
 
 class TrimmedRowsSkipped(FaultyDriver):
     """A reader whose next rows were trimmed gets later rows, not an error."""
 
-    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+    def ledger(self, request: r.Ledger) -> Page[LedgerRow]:
         """Return the rows that are left."""
         try:
-            return super().ledger(after, limit)
+            return super().ledger(request)
         except LedgerTrimmed:
-            return super().ledger(None, limit)
-
-
-class _IgnoresReaders(Validation):
-    def reader_cursors(self, registry: Registry, *, now: int | None) -> list[str | None]:
-        del registry, now
-        return []
+            return super().ledger(structs.replace(request, after=None))
 
 
 class TrimIgnoresReaders(FaultyDriver):
     """A trim removes rows that a registered reader has not read."""
 
-    validation = _IgnoresReaders
+    def reader_cursors(self, now: int | None) -> list[str | None]:
+        """Find no reader."""
+        del now
+        return []
 
 
 class TrimKeepsOnlyUnreadRows(FaultyDriver):
     """A trim waits for readers with the rows of the ledger, but removes the jobs that they are about."""
 
-    def trim(
-        self,
-        *,
-        ended_for: int | None = None,
-        ledger_for: int | None = None,
-        limit: int = bounds.MAX_BATCH_ITEMS,
-        now: int | None = None,
-    ) -> Trimmed:
+    def trim(self, request: r.Trim) -> Trimmed:
         """Trim jobs as if nobody read the ledger."""
-        with self._lock:
-            space, at = self._open(now)
-            keep = Retention(ended_for=ended_for or Retention().ended_for, ledger_for=bounds.MAX_DURATION)
-            jobs = admin.trim(space, keep, [], limit=limit, now=at)
-        trimmed = super().trim(ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=now)
+        keep = Retention(ended_for=request.ended_for or Retention().ended_for, ledger_for=bounds.MAX_DURATION)
+        jobs = admin.trim(self._space, keep, [], limit=request.limit, now=self._now(request))
+        trimmed = super().trim(request)
         return replace(trimmed, jobs=trimmed.jobs + jobs.jobs)
 
 
 class PurgeIgnoresReaders(FaultyDriver):
     """A purge removes a job whose ending a registered reader has not read."""
 
-    def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
+    def purge(self, request: r.Purge) -> list[bool]:
         """Remove ended jobs at once."""
-        self._validation.check_ids(job_ids)
-        with self._lock:
-            space, at = self._open(now)
-            return admin.purge(space, job_ids, [], at)
+        return admin.purge(self._space, request.job_ids, [], self._now(request))
 
 
 class RowsShareTheCursorOfTheirPage(FaultyDriver):
     """A reader that stops inside a page loses the rest of it."""
 
-    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+    def ledger(self, request: r.Ledger) -> Page[LedgerRow]:
         """Return a page whose rows all have the last cursor."""
-        page = super().ledger(after, limit)
+        page = super().ledger(request)
         return replace(page, cursors=[page.cursor or ""] * len(page))
 
 
 class WebhooksOfEndedJobsAreForgotten(FaultyDriver):
     """The webhook of a job cannot be found when the job has ended."""
 
-    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """Return the webhooks of jobs that have not ended."""
-        found = super().webhooks(job_ids)
-        return {job_id: url for job_id, url in found.items() if not self._space.rows[job_id].job.state.has_ended}
-
-
-class _IgnoresStoredRetention(Validation):
-    def retention(
-        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
-    ) -> Retention:
-        default = Retention()
-        kept = {"ended_for": ended_for or default.ended_for, "ledger_for": ledger_for or default.ledger_for}
-        return super().retention(registry, **kept, now=now)
+    def inspect(self, request: r.Inspect) -> dict[str, Inspection]:
+        """Return jobs that have ended without their webhooks."""
+        found = super().inspect(request)
+        return {
+            job_id: replace(one, job=structs.replace(one.job, webhook=None)) if one.job.state.has_ended else one
+            for job_id, one in found.items()
+        }
 
 
 class TrimIgnoresStoredRetention(FaultyDriver):
     """A trim without durations follows the defaults, not the retention that the space stores."""
 
-    validation = _IgnoresStoredRetention
+    def retention_of(self, request: r.Trim) -> Retention:
+        """Return what the call says, else the defaults."""
+        return Retention(**request.given)
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

@@ -8,10 +8,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
+from holdfast.drivers import requests as r
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.order import Capacity
-from holdfast.model.queue_settings import LEVEL_PER_JOB, QueueSettings
+from holdfast.model.queue_settings import LEVEL_PER_JOB
 from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -133,34 +136,30 @@ class ProbingIgnored(FaultyDriver):
 class ConfigureResetsOtherSettings(FaultyDriver):
     """``configure`` with ``only`` replaces all settings."""
 
-    def configure(
-        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
-    ) -> None:
+    def configure(self, request: r.Configure) -> None:
         """Replace all settings."""
-        super().configure(queue, settings, type=type)
+        super().configure(structs.replace(request, only=None))
 
 
 class ProposalReplacesLimitsOfOperator(FaultyDriver):
     """Whoever configures limits last wins."""
 
-    def configure(
-        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
-    ) -> None:
+    def configure(self, request: r.Configure) -> None:
         """Replace the limits, whoever set them."""
-        before = self.settings(queue, type=type)
-        super().configure(queue, before.merge(settings, only), type=type)
+        before = self._space.settings_of(request.queue, request.type)
+        merged = before.merge(request.settings, request.only)
+        super().configure(structs.replace(request, settings=merged, only=None))
 
 
 class OriginOfChangedLimitsKept(FaultyDriver):
     """Limits that an operator changed count as proposed ones."""
 
-    def configure(
-        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
-    ) -> None:
+    def configure(self, request: r.Configure) -> None:
         """Keep the origin of the limits, unless the call names another one."""
-        if only is not None and settings.limits_from is None:
-            settings = replace(settings, limits_from=self.settings(queue, type=type).limits_from)
-        super().configure(queue, settings, type=type, only=only)
+        if request.only is not None and request.settings.limits_from is None:
+            origin = self._space.settings_of(request.queue, request.type).limits_from
+            request = structs.replace(request, settings=replace(request.settings, limits_from=origin))
+        super().configure(request)
 
 
 class _LimitsIgnoredSpace(FaultySpace):

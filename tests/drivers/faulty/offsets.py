@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from msgspec import structs
 from msgspec.structs import replace
 
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Stored
 from holdfast.drivers.memory.domains import Domain, OpenJob, Place
 from holdfast.drivers.memory.rows import Row, StoredKey
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
-from holdfast.model.registry import Change
 from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -149,21 +149,13 @@ class OffsetBeforeKey(FaultyDriver):
 class RepeatedKeysArriveLast(FaultyDriver):
     """A record whose key an earlier record of its batch has is stored after the others, if that one was refused."""
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
-        """See ``Driver.enqueue``."""
+    def enqueue(self, request: r.Enqueue) -> Stored:
+        """Store the records whose key an earlier record has last."""
+        jobs = request.jobs
         keys = [job.idempotency_key for job in jobs]
         places = sorted(range(len(jobs)), key=lambda place: keys[place] is not None and keys[place] in keys[:place])
-        answers = super().enqueue(
-            [jobs[place] for place in places], writes=writes, replace_dead_before=replace_dead_before, now=now
-        )
-        return [answers[places.index(place)] for place in range(len(jobs))]
+        answers = super().enqueue(structs.replace(request, jobs=[jobs[place] for place in places])).answers
+        return Stored([answers[places.index(place)] for place in range(len(jobs))])
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from msgspec.structs import replace
 
-from holdfast.drivers.contract import REAP_LIMIT
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Diagnosis, Reaped, Reserved
 from holdfast.drivers.memory.rows import Row
-from holdfast.model.lease import Reservation
-from holdfast.model.ledger import LedgerRow
+from holdfast.model.ledger import Ending
 from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -60,69 +59,70 @@ class ReapsNewestFirst(FaultyDriver):
 class ReserveReapsWithoutLimit(FaultyDriver):
     """One reserve ends all expired leases, without a limit."""
 
-    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+    def reserve(self, request: r.Reserve) -> Reserved:
         """End all expired leases first."""
-        while super().reap(queues, now=options.get("now")) == REAP_LIMIT:
+        while super().reap(r.Reap(queues=request.queues, now=request.now)).count == r.REAP_LIMIT:
             pass
-        return super().reserve(queues, **options)
+        return super().reserve(request)
 
 
 class ReapIgnoresQueues(FaultyDriver):
     """A reap of some queues ends leases in all queues."""
 
-    def reap(self, queues: Sequence[str] | None = None, **options: Any) -> int:
+    def reap(self, request: r.Reap) -> Reaped:
         """Reap all queues."""
-        self._validation.check_reap(queues, None, 1)
-        return super().reap(None, **options)
+        return super().reap(replace(request, queues=None))
 
 
 class ReapIgnoresWorker(FaultyDriver):
     """A reap for a dead worker ends the leases of all workers."""
 
-    def reap(self, queues: Sequence[str] | None = None, **options: Any) -> int:
+    def reap(self, request: r.Reap) -> Reaped:
         """Reap for every worker that has a name."""
-        if options.get("worker"):
+        if request.worker:
             for other in {row.worker for row in self._space.rows.values() if row.worker}:
-                super().reap(queues, **{**options, "worker": other})
-        return super().reap(queues, **options)
+                super().reap(replace(request, worker=other))
+        return super().reap(request)
 
 
 class CountsValidLeasesAsExpired(FaultyDriver):
     """Every lease counts as expired."""
 
-    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+    def diagnose(self, request: r.Diagnose) -> Diagnosis:
         """Count all leases."""
-        del expired_for, now
-        return sum(len(leases) for leases in self._space.leases.values())
+        count = sum(len(leases) for leases in self._space.leases.values())
+        return replace(super().diagnose(request), expired_leases=count)
 
 
 class ReserveForgetsExpiredLeases(FaultyDriver):
     """The leases that a reserve ended are not told."""
 
-    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+    def reserve(self, request: r.Reserve) -> Reserved:
         """Forget them."""
-        reservations = super().reserve(queues, **options)
-        super().take_expired()
-        return reservations
+        return replace(super().reserve(request), ended=[])
 
 
 class TellsExpiredLeasesAgain(FaultyDriver):
     """Expired leases are told every time."""
 
-    def take_expired(self) -> list[LedgerRow]:
-        """Remember them again."""
-        rows = super().take_expired()
-        if rows:
-            self._expired.add(rows)
-        return rows
+    def reserve(self, request: r.Reserve) -> Reserved:
+        """Tell all leases that ever expired."""
+        reserved = super().reserve(request)
+        return replace(reserved, ended=[row for row in self._space.ledger.rows if row.ending is Ending.EXPIRED])
+
+    def reap(self, request: r.Reap) -> Reaped:
+        """Tell all leases that ever expired."""
+        reaped = super().reap(request)
+        return replace(reaped, ended=[row for row in self._space.ledger.rows if row.ending is Ending.EXPIRED])
 
 
 class TellsSettledLeasesAsExpired(FaultyDriver):
     """The last rows of the ledger are told, however their leases ended."""
 
-    def take_expired(self) -> list[LedgerRow]:
-        """Return the last row as well."""
-        return super().take_expired() or self.ledger_tail(limit=1).items
+    def reserve(self, request: r.Reserve) -> Reserved:
+        """Tell the last row as well."""
+        reserved = super().reserve(request)
+        return replace(reserved, ended=reserved.ended or self._space.ledger.rows[-1:])
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

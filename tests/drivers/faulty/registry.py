@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
+from holdfast.drivers import requests as r
 from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, WriteRefused
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Settlement
 from holdfast.model.transition import is_repeat
-from tests.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
+from tests.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
 def _space_with_registry(table: type[RegistryTable]) -> type[FaultySpace]:
@@ -41,27 +41,27 @@ class VersionsIgnored(FaultyDriver):
 class ExpiredRowIsNotRemoved(FaultyDriver):
     """A removal that expects no row is refused while an expired row is stored."""
 
-    def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
+    def write(self, request: r.Write) -> list[Entry | None]:
         """Refuse to remove rows that a read does not show."""
-        absent = [entry is None for change in changes for entry in self.read(change.kind, [change.key], now=now)]
-        answers = super().write(changes, now=now)
+        now, registry = self._now(request), self._space.registry
+        absent = [registry.read(change.kind, change.key, now) is None for change in request.changes]
         return [
             None if was_absent and change.value is None and change.version == 0 else answer
-            for change, answer, was_absent in zip(changes, answers, absent, strict=True)
+            for change, answer, was_absent in zip(request.changes, super().write(request), absent, strict=True)
         ]
 
 
 class WriteIsNotAtomic(FaultyDriver):
     """A write compares and sets in two steps: a concurrent write is lost."""
 
-    def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
+    def write(self, request: r.Write) -> list[Entry | None]:
         """Compare, wait, set."""
-        if len(changes) != 1:
-            return super().write(changes, now=now)
-        with self._lock:
-            conflict = self._open_space().registry.find_conflict(changes, self._validation.now(now))
-        time.sleep(RACE_WINDOW_SECONDS)
-        return [None] if conflict else super().write([replace(changes[0], version=None)], now=now)
+        if len(request.changes) != 1:
+            return super().write(request)
+        conflict = self._space.registry.find_conflict(request.changes, self._now(request))
+        self.let_others_in()
+        change = replace(request.changes[0], version=None)
+        return [None] if conflict else super().write(structs.replace(request, changes=[change]))
 
 
 class _TtlIgnoredTable(RegistryTable):
@@ -96,10 +96,11 @@ class VersionsRestart(FaultyDriver):
 class ScanIgnoresKind(FaultyDriver):
     """A scan returns the rows of every kind."""
 
-    def scan(self, kind: str, **options: Any) -> list[Entry]:
+    def scan(self, request: r.Scan) -> list[Entry]:
         """Return the rows of all kinds."""
-        kinds = sorted({kind, *(other for other, _ in self._space.registry.entries)})
-        return [entry for name in kinds for entry in super(ScanIgnoresKind, self).scan(name, **options)]
+        kinds = sorted({request.kind, *(other for other, _ in self._space.registry.entries)})
+        pages = [super(ScanIgnoresKind, self).scan(structs.replace(request, kind=kind)) for kind in kinds]
+        return [entry for page in pages for entry in page]
 
 
 class RefusedAckWrites(FaultyDriver):

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 
+from msgspec import structs
+
+from holdfast.drivers import requests as r
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError
@@ -65,39 +67,36 @@ class RepeatWritesLedgerAgain(FaultyDriver):
 class BatchRefusedAsAWhole(FaultyDriver):
     """One refused settlement refuses the whole batch."""
 
-    def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
+    def settle(self, request: r.Settle) -> list[LeaseError | None]:
         """Try the batch on a copy; refuse everything at the first refusal."""
-        with self._lock:
-            self._validation.check_settle(settlements)
-            copied_space = deepcopy(self._open_space())
-            answers = [self._settle(copied_space, settlement, self._validation.now(now)) for settlement in settlements]
-            refusals = [answer for answer in answers if answer is not None]
-            return [refusals[0]] * len(answers) if refusals else super().settle(settlements, now=now)
+        copied_space, now = deepcopy(self._space), self._now(request)
+        answers = [self._settle(copied_space, settlement, now) for settlement in request.settlements]
+        refusals = [answer for answer in answers if answer is not None]
+        return [refusals[0]] * len(answers) if refusals else super().settle(request)
 
 
 class BatchIgnoredAfterRefusal(FaultyDriver):
     """Settlements after the first refusal are answered as accepted but not applied."""
 
-    def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
+    def settle(self, request: r.Settle) -> list[LeaseError | None]:
         """Settle one by one, up to the first refusal."""
-        self._validation.check_settle(settlements)
-        answers = super().settle(settlements[:1], now=now)
-        for settlement in settlements[1:]:
+        answers: list[LeaseError | None] = []
+        for settlement in request.settlements:
+            answers += super().settle(structs.replace(request, settlements=[settlement]))
             if answers[-1] is not None:
                 break
-            answers += super().settle([settlement], now=now)
-        return answers + [None] * (len(settlements) - len(answers))
+        return answers + [None] * (len(request.settlements) - len(answers))
 
 
 class BatchRefusedAfterRefusal(FaultyDriver):
     """All settlements after the first refusal are refused."""
 
-    def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
+    def settle(self, request: r.Settle) -> list[LeaseError | None]:
         """Settle one by one; answer every settlement after the first refusal with that refusal."""
         answers: list[LeaseError | None] = []
-        for settlement in settlements:
+        for settlement in request.settlements:
             refusal = next((answer for answer in answers if answer is not None), None)
-            answers.append(refusal or super().settle([settlement], now=now)[0])
+            answers.append(refusal or super().settle(structs.replace(request, settlements=[settlement]))[0])
         return answers
 
 

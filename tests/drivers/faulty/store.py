@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TypeVar
 
+from msgspec import structs
 from msgspec.structs import replace
 
-from holdfast.clock import Clock
-from holdfast.drivers.memory.driver import MemoryStore
-from holdfast.drivers.validation import Validation
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import Stored
+from holdfast.drivers.memory.engine import MemoryStore
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
-from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued
-from holdfast.model.registry import Change
+from holdfast.model.job import State
 from tests.drivers.faulty.faulty_driver import FaultyDriver
+
+A = TypeVar("A")
 
 
 class SpacesShared(FaultyDriver):
     """All spaces are the same space."""
 
-    def __init__(
-        self,
-        clock: Clock | None = None,
-        *,
-        caller_clock: bool = False,
-        space: str = "main",
-        store: MemoryStore | None = None,
-    ) -> None:
+    def __init__(self, store: MemoryStore, *, space: str = "main", caller_clock: bool = False) -> None:
         del space
-        super().__init__(clock, caller_clock=caller_clock, store=store)
+        super().__init__(store, caller_clock=caller_clock)
 
 
-class _AcceptsAnyInstant(Validation):
-    def caller_now(self, given: int | None) -> int | None:
-        return given
+class _AcceptsAnyInstant(Store):
+    def do(self, request: r.Request[A]) -> A:
+        request.check(self.capabilities)
+        return self.engine.execute(request)
 
 
 class CallerClockAlwaysAccepted(FaultyDriver):
     """``now`` is accepted by a store that was opened without a caller's clock."""
 
-    validation = _AcceptsAnyInstant
+    store_type = _AcceptsAnyInstant
 
 
 class CloseIgnored(FaultyDriver):
@@ -49,45 +45,39 @@ class CloseIgnored(FaultyDriver):
         """Do nothing."""
 
 
-class _ChecksOnlyTheState(Validation):
-    def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
-        if any(job.state is not State.READY for job in jobs):
+class _ChecksOnlyTheState(Store):
+    def do(self, request: r.Request[A]) -> A:
+        if not isinstance(request, r.Enqueue):
+            request.check(self.capabilities)
+        elif any(job.state is not State.READY for job in request.jobs):
             raise InvalidInput("state", wanted="ready", got="another")
+        return self.engine.execute(request)
 
 
 class InvalidRecordsAccepted(FaultyDriver):
     """Invalid records are stored."""
 
-    validation = _ChecksOnlyTheState
+    store_type = _ChecksOnlyTheState
+
+
+class _IgnoresTransactions(Store):
+    def joined(self, connection: object) -> Store:
+        del connection
+        return self
 
 
 class DeclinedFeaturesAccepted(FaultyDriver):
     """A feature that the driver declines is accepted and ignored."""
 
-    def joined(self, connection: object) -> FaultyDriver:  # type: ignore[override]  # the memory driver raises
-        """Ignore the transaction of the caller."""
-        del connection
-        return self
+    store_type = _IgnoresTransactions
 
 
 class WebhooksForgotten(FaultyDriver):
     """A job with a webhook is stored without it: nobody is called when the job has ended."""
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
+    def enqueue(self, request: r.Enqueue) -> Stored:
         """Store the jobs without their webhooks."""
-        return super().enqueue(
-            [replace(job, webhook=None) for job in jobs],
-            writes=writes,
-            replace_dead_before=replace_dead_before,
-            now=now,
-        )
+        return super().enqueue(structs.replace(request, jobs=[replace(job, webhook=None) for job in request.jobs]))
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

@@ -3,8 +3,8 @@
 import threading
 
 import holdfast
-from holdfast.drivers.memory import driver
-from holdfast.drivers.memory.driver import MemoryDriver, MemoryStore
+from holdfast.drivers.memory import engine
+from holdfast.drivers.memory.engine import MemoryStore
 from holdfast.model.job import JobRecord
 
 SHORT_SECONDS = 0.2  # in which a thread that does not wait has ended
@@ -35,14 +35,14 @@ def assert_shared(stores):
 
 
 def test_threads_that_open_a_new_space_at_once_share_it(monkeypatch):
-    store = MemoryDriver(store=MemoryStore())
-    spaces = store._store.spaces
+    store = holdfast.connect("memory://")
+    spaces = store.engine._store.spaces
     stores = open_while_another_thread_opens(monkeypatch, spaces, "default_factory", lambda: store.space("shop"))
     assert_shared(stores)
 
 
 def test_threads_that_open_a_named_store_at_once_share_it(monkeypatch):
     stores = open_while_another_thread_opens(
-        monkeypatch, driver, MemoryStore.__name__, lambda: holdfast.connect("memory://opened-at-once")
+        monkeypatch, engine, MemoryStore.__name__, lambda: holdfast.connect("memory://opened-at-once")
     )
     assert_shared(stores)

@@ -5,7 +5,7 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import SECOND
-from holdfast.drivers.validation import domain_cursor, ledger_position, read_domain_cursor
+from holdfast.drivers.cursors import domain_cursor, ledger_position, read_domain_cursor
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack

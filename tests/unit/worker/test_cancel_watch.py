@@ -5,18 +5,18 @@ import threading
 import pytest
 
 from holdfast.clock import monotonic
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.worker.cancel_watch import CancelWatch, CancelWatchTiming
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.processes.running import Run
+from tests.in_memory import InMemory
 
 MAX_WAIT_SECONDS = 30.0  # after which a test has failed
 LEASE = 3_600_000_000  # no heartbeat is due by itself
 
 
-class Store(MemoryDriver):
+class Store(InMemory):
     """Answers every question for cancels with a request; raises an error of its own first, if it has one."""
 
     def __init__(self):

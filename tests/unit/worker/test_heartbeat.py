@@ -5,16 +5,16 @@ import threading
 import pytest
 
 from holdfast.clock import SECOND, boot_time
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.processes.running import LEASE_MARGIN, Run
+from tests.in_memory import InMemory
 
 LEASE = 60_000_000
 
 
-class Store(MemoryDriver):
+class Store(InMemory):
     """Calls a function after every extend, before its answer."""
 
     def __init__(self):

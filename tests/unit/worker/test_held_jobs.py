@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.worker import held_jobs
 from holdfast.worker.held_jobs import HeldJobs
+from tests.in_memory import InMemory
 
 LEASE = 60_000_000
 
@@ -24,7 +24,7 @@ def held():
 
 def reserve(*sizes, domain=None):
     """Return reservations of jobs with payloads of these sizes."""
-    with MemoryDriver() as store:
+    with InMemory() as store:
         store.enqueue(
             [
                 JobRecord(

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.drivers.memory import MemoryDriver
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Retry
@@ -14,13 +13,14 @@ from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.outcome import Succeeded
 from holdfast.worker.processes.running import Run
 from holdfast.worker.settler import Settler
+from tests.in_memory import InMemory
 
 MAX_WAIT_SECONDS = 30.0  # after which a test has failed
 LEASE = 60_000_000
 EXPIRED = 1  # a lease that has expired when it is settled
 
 
-class Store(MemoryDriver):
+class Store(InMemory):
     """Records the results in each settle; can be out of reach."""
 
     def __init__(self):

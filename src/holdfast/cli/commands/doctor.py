@@ -82,7 +82,8 @@ def doctor(session: Session, *, as_json: bool, show_all: bool, repair_clock: boo
 
 
 def _repair_clock(session: Session) -> None:
-    repair = getattr(session.store(), "repair_clock", None)
+    store = session.store()
+    repair = getattr(getattr(store, "engine", store), "repair_clock", None)
     if repair is None:
         raise CommandFailed(ExitCode.USAGE, "--repair-clock: only a SQLite store records the clock of its host")
     session.output.print_note(f"moved {repair()} rows from the future to now")

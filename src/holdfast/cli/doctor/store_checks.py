@@ -83,9 +83,14 @@ def check_clock(session: Session, store: Store) -> Iterator[Check]:
     yield Check(name="clock", health=health, text=text, advice=advice)
 
 
+def _engine_of(store: Store) -> object:
+    """Return what has the checks of one kind of store only."""
+    return getattr(store, "engine", store)
+
+
 def check_future(_: Session, store: Store) -> Iterator[Check]:
     """For a store that records the clock of its host: whether that clock was far ahead."""
-    count_rows = getattr(store, "count_future_rows", None)
+    count_rows = getattr(_engine_of(store), "count_future_rows", None)
     rows = 0 if count_rows is None else count_rows()
     if rows:
         text = f"{rows} leases, jobs and rates were recorded while the clock was far ahead"
@@ -94,7 +99,7 @@ def check_future(_: Session, store: Store) -> Iterator[Check]:
 
 def check_payloads(_: Session, store: Store) -> Iterator[Check]:
     """For a store that keeps large payloads apart from their jobs: payloads without a job."""
-    count = getattr(store, "count_stray_payloads", None)
+    count = getattr(_engine_of(store), "count_stray_payloads", None)
     stray = 0 if count is None else count()
     if stray:
         text = f"{stray} large payloads have no job: somebody has removed or replaced rows of jobs by hand"
@@ -104,7 +109,8 @@ def check_payloads(_: Session, store: Store) -> Iterator[Check]:
 
 def check_disk(_: Session, store: Store) -> Iterator[Check]:
     """For a store in a file: the space that is left."""
-    path, check = getattr(store, "path", None), getattr(store, "check_free_space", None)
+    engine = _engine_of(store)
+    path, check = getattr(engine, "path", None), getattr(engine, "check_free_space", None)
     if not isinstance(path, Path) or check is None:
         return
     free = shutil.disk_usage(path.parent).free
@@ -139,7 +145,7 @@ def check_retention(session: Session, store: Store) -> Iterator[Check]:
 
 def check_vacuum(_: Session, store: Store) -> Iterator[Check]:
     """For a database with vacuum: the rows not vacuumed yet, and the old transaction that may prevent it."""
-    read_signs = getattr(store, "table_health", None)
+    read_signs = getattr(_engine_of(store), "table_health", None)
     if read_signs is None:
         return
     signs = read_signs()

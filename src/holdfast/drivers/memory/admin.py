@@ -8,9 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.drivers.contract import FIND_BYTES, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.answers import Inspection, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
+from holdfast.drivers.requests import FIND_BYTES
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note, is_expired
 from holdfast.model.ledger_reader import unread_since
@@ -37,6 +39,7 @@ def _inspect(row: Row, *, payloads: bool) -> Inspection:
         ended_at=row.ended_at,
         cancel_requested=row.cancel_requested,
         note=None if note is None else replace(note, started_at=row.started_at),
+        arrival=row.seq,
     )
 
 
@@ -74,12 +77,6 @@ def _matches(job: JobRecord, where: JobFilter) -> bool:
         and (where.created_from is None or job.created_at >= where.created_from)
         and (where.created_before is None or job.created_at < where.created_before)
     )
-
-
-def webhooks(space: Space, job_ids: Sequence[str]) -> dict[str, str]:
-    """Return the webhooks of these jobs, in any state, by job id."""
-    rows = (space.rows.get(job_id) for job_id in job_ids)
-    return {row.job.id: row.job.webhook for row in rows if row is not None and row.job.webhook is not None}
 
 
 def any_open(space: Space, queues: Collection[str], types: Collection[str]) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Page
+from holdfast.drivers.answers import Page
+from holdfast.drivers.cursors import domain_cursor
 from holdfast.drivers.memory.domains import Domain, Place
 from holdfast.drivers.memory.space import Space
-from holdfast.drivers.validation import domain_cursor
+from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.job import State
 from holdfast.model.lease import is_expired
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.drivers.contract import Page
-from holdfast.drivers.validation import ledger_position
+from holdfast.drivers.answers import Page
+from holdfast.drivers.cursors import ledger_position
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 

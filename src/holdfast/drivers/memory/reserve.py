@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.settle import end_leases
 from holdfast.drivers.memory.space import Position, Space
+from holdfast.drivers.requests import REAP_LIMIT, Reserve, distinct
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation, make_tokens, token_bytes
 from holdfast.model.order import KeyCapacity, pick
 
 
-def reserve(
-    space: Space,
-    queues: list[str],
-    *,
-    limit: int,
-    lease_for: int,
-    worker: str,
-    types: Collection[str] | None,
-    now: int,
-    max_bytes: int | None = None,
-    isolation: Isolation = Isolation.SHARE,
-    prefetch: bool = False,
-) -> list[Reservation]:
-    """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
+def reserve(space: Space, request: Reserve, now: int) -> list[Reservation]:
+    """End expired leases, and lease the first due jobs."""
+    queues = distinct(request.queues)
     end_leases(space, space.expired(queues, now)[:REAP_LIMIT], now)
     space.find_gaps(queues, now)
-    rows = pick_rows(space, queues, types, limit, now, max_bytes=max_bytes, isolation=isolation)
-    prefetched = is_prefetched(rows, isolation, prefetch=prefetch)
-    return lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now, prefetched=prefetched)
+    rows = pick_rows(
+        space, queues, request.types, request.limit, now, max_bytes=request.max_bytes, isolation=request.isolation
+    )
+    return lease_rows(
+        space,
+        rows,
+        expires_at=now + request.lease_for,
+        worker=request.worker,
+        now=now,
+        prefetched=is_prefetched(rows, request.isolation, prefetch=request.prefetch),
+    )
 
 
 def pick_rows(

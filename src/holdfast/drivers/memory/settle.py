@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
+from holdfast.drivers.requests import Reap, distinct
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
@@ -49,12 +50,12 @@ def settle_one(space: Space, settlement: Settlement, now: int) -> LeaseError | N
     return None
 
 
-def reap(space: Space, queues: list[str] | None, *, worker: str | None, limit: int, now: int) -> int:
-    """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
-    names = list(space.leases) if queues is None else queues
-    rows = space.expired(names, now) if worker is None else space.leased_by(worker, names)
-    end_leases(space, rows[:limit], now)
-    return len(rows[:limit])
+def reap(space: Space, request: Reap, now: int) -> int:
+    """End expired leases, or those of a dead worker; return how many."""
+    queues = list(space.leases) if request.queues is None else distinct(request.queues)
+    rows = space.expired(queues, now) if request.worker is None else space.leased_by(request.worker, queues)
+    end_leases(space, rows[: request.limit], now)
+    return len(rows[: request.limit])
 
 
 def end_leases(space: Space, rows: Sequence[Row], now: int, *, in_outage: bool = False) -> None:

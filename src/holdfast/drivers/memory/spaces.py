@@ -6,9 +6,8 @@ from collections.abc import Mapping, MutableMapping
 from itertools import islice
 from typing import Any
 
-from holdfast.drivers.contract import Page
+from holdfast.drivers.answers import Page, SpaceRemoval
 from holdfast.drivers.memory.space import Space
-from holdfast.drivers.optional import SpaceRemoval
 from holdfast.errors import SpaceInUse
 
 

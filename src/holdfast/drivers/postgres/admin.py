@@ -8,15 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
 
-from holdfast.drivers.contract import (
-    FIND_LIMIT,
-    REAP_LIMIT,
-    Inspection,
-    JobFilter,
-    Page,
-    QueueCounts,
-    Trimmed,
-)
+from holdfast.drivers.answers import Inspection, JobColumns, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     Row,
     mark_first_occurrences,
@@ -36,10 +28,11 @@ from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import NO_VALUE
+from holdfast.drivers.requests import FIND_LIMIT, REAP_LIMIT, Find, Inspect, ReadColumns
 from holdfast.drivers.statements import NEWEST
 from holdfast.drivers.unreadable import read_any_meta
-from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.queue_settings import QueueSettings, changed_fields, is_proposal, replaces_key_limits
 from holdfast.model.retention import Retention
@@ -59,51 +52,39 @@ class TableHealth(NamedTuple):
     oldest_transaction: int | None  # its age in microseconds: vacuum cannot remove rows that died after it began
 
 
-def get(database: Database, job_id: str) -> JobRecord | None:
-    """Return a job in any state; None if the space has no job with this id."""
-    rows = database.query("admin/get", {"id": job_id})
-    return read_job(rows[0]) if rows else None
-
-
-def inspect(database: Database, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
-    """Return these jobs, in any state, with their leases and notes, by id."""
-    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
-    found = map(read_inspection, database.query("admin/inspect", {"ids": ids, "payloads": payloads}))
+def inspect(database: Database, request: Inspect) -> dict[str, Inspection]:
+    """Return jobs with their leases and notes, by id."""
+    ids = [job_id for job_id in request.job_ids if not _has_nul(job_id)]
+    found = map(read_inspection, database.query("admin/inspect", {"ids": ids, "payloads": request.payloads}))
     return {one.job.id: one for one in found}
 
 
-def find(database: Database, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
-    """Return a page of the jobs that match, ordered by id."""
-    statement = database.statements.select_bytes("admin/find", _JOB_FIELDS, newest=newest)
-    rows, cursor = _read_page(database, statement, where, limit, after, newest=newest, in_bytes=True)
+def find(database: Database, request: Find) -> Page[JobRecord]:
+    """Return a page of jobs."""
+    statement = database.statements.select_bytes("admin/find", _JOB_FIELDS, newest=request.newest)
+    rows, cursor = _read_page(database, statement, request, newest=request.newest, in_bytes=True)
     return Page([read_job(row) for row in rows], cursor)
 
 
-def job_columns(
-    database: Database, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None
-) -> tuple[Sequence[Sequence[object]], str | None]:
-    """Return a page as columns, one per name of a ``JobRecord`` field, and its cursor."""
-    for name in names:
-        if name not in _JOB_FIELDS:
-            raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
+def read_columns(database: Database, request: ReadColumns) -> JobColumns:
+    """Return a page of jobs as columns."""
+    names = request.names
     statement = database.statements.select_from("admin/find", _JOB_FIELDS, ["id", *names])
-    rows, cursor = _read_page(database, statement, where, limit, after)
+    rows, cursor = _read_page(database, statement, request)
     if not rows:
-        return [()] * len(names), cursor
+        return JobColumns([()] * len(names), cursor)
     _, *columns = zip(*rows, strict=True)
     values = [
         [read_any_meta(meta) for meta in column] if name == "meta" else column
         for name, column in zip(names, columns, strict=True)
     ]
-    return values, cursor
+    return JobColumns(values, cursor)
 
 
 def _read_page(
     database: Database,
     statement: str,
-    where: JobFilter,
-    limit: int,
-    after: str | None,
+    request: Find | ReadColumns,
     *,
     newest: bool = False,
     in_bytes: bool = False,
@@ -112,8 +93,9 @@ def _read_page(
 
     The first column of a row is its id. Both statements see the same rows, because they share a snapshot.
     """
+    where = request.where
     is_bounded = reads_past_rows(where)
-    start = after or (BEHIND_ALL_IDS if newest else "")
+    start = request.after or (BEHIND_ALL_IDS if newest else "")
     common = {**_find_parameters(where, start), "rows": FIND_LIMIT if is_bounded else None}
     find_end = database.statements.query("admin/find_end" + (NEWEST if newest else ""))
     is_up_to = operator.ge if newest else operator.le
@@ -128,7 +110,7 @@ def _read_page(
         [(upto,)] = execute(find_end, {**parameters, "last": last})
         return rows if upto is None else [row for row in rows if is_up_to(row[0], upto)], is_cut, upto
 
-    return database.run_in_index_order(lambda execute: read_whole_page(partial(read, execute), limit))
+    return database.run_in_index_order(lambda execute: read_whole_page(partial(read, execute), request.limit))
 
 
 def _find_parameters(where: JobFilter, after: str) -> dict[str, object]:
@@ -150,20 +132,8 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def arrivals(database: Database, job_ids: Sequence[str]) -> dict[str, int]:
-    """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
-    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
-    return dict(database.query("admin/arrivals", {"ids": ids}))
-
-
-def webhooks(database: Database, job_ids: Sequence[str]) -> dict[str, str]:
-    """Return the webhooks of these jobs, in any state, by job id."""
-    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
-    return dict(database.query_page("admin/webhooks", {"ids": ids}))
-
-
-def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) -> bool:
-    """Whether a job of these types is ready, scheduled or in flight in these queues."""
+def any_open(database: Database, queues: Sequence[str], types: Collection[str]) -> bool:
+    """Whether a job of these types is open."""
     [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})
     return bool(is_open)
 
@@ -220,7 +190,7 @@ def purge(
 
 
 def _call_by_ids(
-    database: Database, function: str, caller_now: int | None, job_ids: Sequence[str], *arguments: object
+    database: Database, function: str, caller_now: int | None, job_ids: Collection[str], *arguments: object
 ) -> list[str]:
     """Return the ids that the function changed. Not repeated when the reply is lost: it would change none again."""
     ids = pack_texts(list(dict.fromkeys(job_ids)))

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.contract import FIND_LIMIT, DomainInfo, DomainStatus, Page, ResumeAction
+from holdfast.drivers.answers import Page
+from holdfast.drivers.cursors import domain_cursor
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.database import Database
-from holdfast.drivers.validation import domain_cursor
+from holdfast.drivers.requests import FIND_LIMIT, Domains, Resume
+from holdfast.model.domain import DomainInfo, DomainStatus
 
 
-def domains(
-    database: Database,
-    caller_now: int | None,
-    *,
-    queue: str | None,
-    status: DomainStatus | None,
-    name: str | None,
-    limit: int,
-    after: tuple[str, str] | None,
-) -> Page[DomainInfo]:
-    """Return a page of the domains that have an open job or are halted, ordered by queue and name.
-
-    One more than ``limit`` is read, to see whether there is a next page.
-    """
-    is_filtered = status is not None or name is not None
-    after_queue, after_domain = after or ("", "")
+def domains(database: Database, request: Domains) -> Page[DomainInfo]:
+    """Return a page of domains. One more than its limit is read, to see whether there is a next page."""
+    limit, is_filtered = request.limit, request.status is not None or request.name is not None
+    after_queue, after_domain = request.start or ("", "")
     rows = database.call(
         "list_domains",
-        caller_now,
-        queue,
-        name,
-        status,
+        request.now,
+        request.queue,
+        request.name,
+        request.status,
         after_queue,
         after_domain,
         limit + 1,
@@ -61,19 +51,15 @@ def _read_domain(row: Row) -> DomainInfo:
     )
 
 
-def resume(
-    database: Database, caller_now: int | None, *, queue: str, domain: str, action: ResumeAction, position: int | None
-) -> bool:
-    """Let a halted domain go on, as ``action`` says; return whether this call changed the domain.
-
-    Not repeated when the reply is lost: it would change nothing again.
-    """
-    arguments = (caller_now, database.channel, queue, domain, action.value, position)
+def resume(database: Database, request: Resume) -> bool:
+    """Let a domain go on. Not repeated when the reply is lost: it would change nothing again."""
+    place = (request.queue, request.domain)
+    arguments = (request.now, database.channel, *place, request.action.value, request.position)
     [(is_changed,)] = database.call("resume_domain", *arguments, is_repeatable=False)
     return bool(is_changed)
 
 
 def forget_domain(database: Database, queue: str, domain: str) -> bool:
-    """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt."""
+    """Remove what a domain remembers."""
     [(is_changed,)] = database.call("forget_domain", queue, domain, is_repeatable=False)
     return bool(is_changed)

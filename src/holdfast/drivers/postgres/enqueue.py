@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from holdfast.drivers.answers import Stored
 from holdfast.drivers.packing import Row, digest_of, pack_meta
 from holdfast.drivers.postgres.arrays import (
     Array,
@@ -23,11 +24,12 @@ from holdfast.drivers.postgres.copy import DEFAULT_DEDUPE_WINDOW, copy_jobs, cop
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.ledger import read_position
 from holdfast.drivers.postgres.registry import pack_changes
+from holdfast.drivers.requests import Enqueue
 from holdfast.errors import WriteRefused
 from holdfast.model.columns import Column, Kind
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
-from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
+from holdfast.model.lease import Enqueued, newly_enqueued
 from holdfast.model.registry import Change
 
 PAST = "past"  # the kind in a row of ``enqueue_with_writes`` for an offset that has ended
@@ -63,25 +65,22 @@ def enqueue_on(
         return _enqueue_runs(database, call, jobs, runs, caller_now, owns_transaction=owns_transaction)
 
 
-def enqueue_replacing(
-    database: Database,
-    connection: Connection,
-    jobs: Sequence[JobRecord],
-    *,
-    before: int,
-    cursors: Collection[str | None],
-    caller_now: int | None,
-) -> list[Enqueued]:
-    """Enqueue jobs, and replace the dead jobs of their keys that ended before an instant.
+def enqueue_alone(database: Database, connection: Connection, *, request: Enqueue) -> Stored:
+    """Store the jobs in a transaction of their own."""
+    return Stored(enqueue_on(database, connection, request.jobs, (), request.now, owns_transaction=True))
 
-    ``cursors`` are those of the readers of the ledger.
-    """
-    keyed = [(job.id, job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
+
+def enqueue_replacing(
+    database: Database, connection: Connection, *, request: Enqueue, cursors: Collection[str | None]
+) -> Stored:
+    """Enqueue with ``replace_dead_before``. ``cursors`` are those of the readers of the ledger."""
+    keyed = [(job.id, job.queue, job.idempotency_key) for job in request.jobs if job.idempotency_key is not None]
     columns = [pack_texts(list(column)) for column in zip(*keyed, strict=True)] if keyed else []
     with connection.transaction():
         if columns:
-            database.call_on(connection, "replace_dead", caller_now, before, *columns, *read_position(cursors))
-        return enqueue_on(database, connection, jobs, (), caller_now, owns_transaction=True)
+            before = (request.now, request.replace_dead_before)
+            database.call_on(connection, "replace_dead", *before, *columns, *read_position(cursors))
+        return enqueue_alone(database, connection, request=request)
 
 
 def enqueue_with(
@@ -102,21 +101,16 @@ def enqueue_with(
     return _enqueue_runs(database, call, jobs, split_into_runs(jobs), caller_now, owns_transaction=False)
 
 
-def enqueue_leased_on(
-    database: Database,
-    connection: Connection,
-    jobs: Sequence[JobRecord],
-    caller_now: int | None,
-    *,
-    lease_for: int,
-    worker: str,
-) -> tuple[list[Enqueued], list[Reservation]]:
-    """Store the jobs, and lease all of them or none."""
-    if isinstance(jobs, JobBatch):
-        reservations = copy_leased_jobs(database, connection, jobs, caller_now, lease_for=lease_for, worker=worker)
+def enqueue_leased_on(database: Database, connection: Connection, *, request: Enqueue) -> Stored:
+    """Store the jobs, and lease all of them or none; only of a large ``JobBatch``."""
+    jobs, lease = request.jobs, request.lease
+    if isinstance(jobs, JobBatch) and lease is not None:
+        reservations = copy_leased_jobs(
+            database, connection, jobs, request.now, lease_for=lease.lease_for, worker=lease.worker
+        )
         if reservations is not None:
-            return newly_enqueued(jobs.ids), reservations
-    return enqueue_on(database, connection, jobs, (), caller_now, owns_transaction=True), []
+            return Stored(newly_enqueued(jobs.ids), reservations)
+    return enqueue_alone(database, connection, request=request)
 
 
 def split_into_runs(jobs: Sequence[JobRecord]) -> Sequence[Sequence[int]]:

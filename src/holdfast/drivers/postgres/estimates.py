@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from holdfast.drivers import estimates
-from holdfast.drivers.contract import QueueCounts
+from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.estimates import FEW, OPEN, Counted, Estimate, Pair, join_counts, merge, open_words
 from holdfast.drivers.postgres import admin
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import psycopg
 
 from holdfast.drivers.caller_connection import Kind, begin, begin_async, kind_of, require_sync
-from holdfast.drivers.capabilities import Capabilities
-from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection, adapt
-from holdfast.drivers.postgres.connections import Connection
+from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.enqueue import enqueue_on, enqueue_with
 from holdfast.drivers.postgres.errors import translate_error
+from holdfast.drivers.requests import Enqueue
 from holdfast.errors import InvalidInput
-from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
-from holdfast.model.registry import Change
 
 # A transaction with one snapshot does not see what was committed after it began: it would store an id or a key again.
 SUPPORTED_ISOLATION = ("read committed", "read uncommitted")
@@ -54,82 +51,42 @@ _BEGINNINGS = {
 }
 
 
-class JoinTarget(Protocol):
-    """The driver that is joined: ``PostgresDriver``."""
-
-    capabilities: Capabilities
-
-    def enqueue_on(
-        self, connection: Connection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
-    ) -> list[Enqueued]:
-        """Enqueue inside the transaction of a connection that the caller commits, or rolls back."""
-
-    def enqueue_with(
-        self, caller: CallerConnection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
-    ) -> list[Enqueued]:
-        """Enqueue inside the transaction of a connection that is not one of psycopg, or is async."""
-
-    def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
-        """Return which database this store is in; remembered, unless ``refresh``."""
-
-
-class JoinedPostgres(EnqueueOnly):
-    """Enqueues on the caller's connection to the same database; never commits.
+class JoinedTransactions:
+    """Enqueues on connections of callers to the same database; never commits.
 
     psycopg, SQLAlchemy and SQLModel begin a transaction themselves, except in autocommit mode. There, with asyncpg and
     with Django the caller must have begun one, or the job would be committed at once. Each enqueue first reads the
     isolation level and the database of the transaction.
     """
 
-    def __init__(self, target: JoinTarget, connection: object) -> None:
-        super().__init__(target.capabilities)
-        self._target = target
-        self._on_loop = connection if isinstance(connection, OnLoop) else None
-        self._connection = connection.connection if isinstance(connection, OnLoop) else connection
-        if self._on_loop is None:
-            require_sync(self._connection)
-        if kind_of(self._connection) is None:
-            self._adapt(self._connection)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._identity: DatabaseIdentity | None = None
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
-        """Store new jobs and return one answer per record, in order; durable when the caller commits."""
-        self._check_replace_dead(replace_dead_before)
-        if self._on_loop is None:
-            connection = self._adapt(begin(self._connection))
-        else:
-            connection = self._adapt(self._on_loop.run(begin_async(self._connection)))
+    def enqueue(self, request: Enqueue) -> list[Enqueued]:
+        """Store the jobs in the transaction of the caller; durable when the caller commits."""
+        on_loop = request.connection if isinstance(request.connection, OnLoop) else None
+        given = request.connection if on_loop is None else on_loop.connection
+        if on_loop is None:
+            require_sync(given)
+        if kind_of(given) is None:
+            _adapt(given, on_loop)
+        own = begin(given) if on_loop is None else on_loop.run(begin_async(given))
+        connection = _adapt(own, on_loop)
         try:
-            self._check_transaction(connection)
+            self._check_transaction(connection, kind_of(given))
             if isinstance(connection, PsycopgConnection):
-                return self._target.enqueue_on(connection.connection, jobs, writes, now=now)
-            return self._target.enqueue_with(connection, jobs, writes, now=now)
+                own_connection = connection.connection
+                jobs, writes = request.jobs, request.writes
+                return enqueue_on(self._database, own_connection, jobs, writes, request.now, owns_transaction=False)
+            return enqueue_with(self._database, connection, request.jobs, request.writes, request.now)
         except psycopg.Error as error:
             raise translate_error(error) from error
 
-    def _adapt(self, connection: object) -> CallerConnection:
-        adapted = adapt(connection, self._on_loop)
-        if adapted is None:
-            got = type(connection)
-            raise InvalidInput(
-                "connection",
-                wanted="an open psycopg.Connection to the same database, or one of SQLAlchemy, SQLModel or Django on "
-                "psycopg; in async code also asyncpg",
-                got=got.__name__ if got.__module__ == "builtins" else f"{got.__module__}.{got.__name__}",
-            )
-        return adapted
-
-    def _check_transaction(self, connection: CallerConnection) -> None:
+    def _check_transaction(self, connection: CallerConnection, kind: Kind | None) -> None:
         """Raise ``InvalidInput`` if a job must not be stored in this transaction. The transaction stays usable."""
         isolation, identity = read_transaction(connection)
         if not connection.is_in_transaction:
-            kind = kind_of(self._connection)
             how = "with connection.transaction():" if kind is None else _BEGINNINGS.get(kind, "not AUTOCOMMIT")
             raise InvalidInput(
                 "connection",
@@ -138,13 +95,33 @@ class JoinedPostgres(EnqueueOnly):
             )
         if isolation not in SUPPORTED_ISOLATION:
             raise InvalidInput("connection", wanted="a transaction with READ COMMITTED", got=isolation)
-        if identity == self._target.read_identity():
+        if identity == self._identity:
             return
-        own = self._target.read_identity(refresh=True)  # the store may have moved to another server
+        own = self._identity = self._read_identity()  # the store may have moved to another server
         if identity != own:
             raise InvalidInput(
                 "connection", wanted=f"one to the same database as the store, {own.name}", got=_describe(identity, own)
             )
+
+    def _read_identity(self) -> DatabaseIdentity:
+        """Return which database the store is in."""
+        _, identity = self._database.run(
+            lambda connection: read_transaction(PsycopgConnection(connection)), is_repeatable=True
+        )
+        return identity
+
+
+def _adapt(connection: object, on_loop: OnLoop | None) -> CallerConnection:
+    adapted = adapt(connection, on_loop)
+    if adapted is None:
+        got = type(connection)
+        raise InvalidInput(
+            "connection",
+            wanted="an open psycopg.Connection to the same database, or one of SQLAlchemy, SQLModel or Django on "
+            "psycopg; in async code also asyncpg",
+            got=got.__name__ if got.__module__ == "builtins" else f"{got.__module__}.{got.__name__}",
+        )
+    return adapted
 
 
 def _describe(identity: DatabaseIdentity, own: DatabaseIdentity) -> str:

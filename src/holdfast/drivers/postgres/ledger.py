@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Page
-from holdfast.drivers.optional import LedgerDelay
+from holdfast.drivers.answers import LedgerDelay, Page
+from holdfast.drivers.cursors import foreign_cursor
 from holdfast.drivers.packing import Row, read_ledger_row
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.rows import POSITION_COLUMNS
-from holdfast.drivers.validation import foreign_cursor
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from holdfast.drivers.packing import end_of_prefix, read_entry
 from holdfast.drivers.postgres.arrays import Array, pack_bigints, pack_blobs, pack_texts
 from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.requests import Scan
 from holdfast.model.registry import Change, Entry
 
 
@@ -45,14 +46,14 @@ def pack_changes(changes: Sequence[Change]) -> list[Array | None]:
     ]
 
 
-def scan(database: Database, kind: str, caller_now: int | None, *, prefix: str, after: str, limit: int) -> list[Entry]:
-    """Return the entries of a kind whose keys begin with ``prefix``, in order: a range of the primary key."""
+def scan(database: Database, request: Scan) -> list[Entry]:
+    """Return a page of entries: a range of the primary key."""
     parameters = {
-        "kind": kind,
-        "start": prefix,
-        "stop": end_of_prefix(prefix),
-        "after": after,
-        "now": caller_now,
-        "limit": limit,
+        "kind": request.kind,
+        "start": request.prefix,
+        "stop": end_of_prefix(request.prefix),
+        "after": request.after,
+        "now": request.now,
+        "limit": request.limit,
     }
     return [read_entry(row) for row in database.query("registry/scan", parameters)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -14,72 +15,59 @@ from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.rows import STORED_ID, read_reservation
 from holdfast.drivers.postgres.settle import pack_settlements
-from holdfast.drivers.remembered_calls import RememberedCalls
+from holdfast.drivers.requests import Reap, Reserve, distinct
 from holdfast.drivers.unreadable import UNREADABLE_ROUNDS, UnreadableJob, substitute_id
 from holdfast.errors import StoreError
-from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation, token_bytes
 from holdfast.model.settlement import Fail
 from holdfast.model.transition import UNREADABLE
 
 
-def reserve(
-    database: Database,
-    lost_answers: LostAnswers,
-    expired: RememberedCalls[int],
-    queues: Sequence[str],
-    caller_now: int | None,
-    *,
-    limit: int,
-    lease_for: int,
-    worker: str,
-    types: Collection[str] | None,
-    max_bytes: int | None,
-    isolation: Isolation,
-    prefetch: bool,
-) -> list[Reservation]:
-    """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``.
+def reserve(database: Database, lost_answers: LostAnswers, request: Reserve) -> tuple[list[Reservation], list[int]]:
+    """Return the leased jobs, and the transactions in which this call has ended leases.
 
     Not repeated when the answer is lost: the next call releases what this one has leased.
-
-    ``expired`` gets the transaction in which this call has ended expired leases.
     """
-    lost_answers.release(database, caller_now)
-    names, random_bytes = pack_texts(queues), token_bytes(limit)
+    lost_answers.release(database, request.now)
+    names, random_bytes = pack_texts(distinct(request.queues)), token_bytes(request.limit)
     arguments = (
-        caller_now,
+        request.now,
         names,
-        None if types is None else pack_texts(sorted(set(types))),
-        limit,
-        lease_for,
-        worker,
+        None if request.types is None else pack_texts(sorted(set(request.types))),
+        request.limit,
+        request.lease_for,
+        request.worker,
         random_bytes,
-        max_bytes,
-        isolation.value,
-        prefetch,
+        request.max_bytes,
+        request.isolation.value,
+        request.prefetch,
         True,
     )
 
     def call(connection: Connection) -> list[Row]:
-        with lost_answers.watch(names, worker, random_bytes):
+        with lost_answers.watch(names, request.worker, random_bytes):
             return database.call_once(connection, "reserve", *arguments)
 
+    reservations: list[Reservation] = []
+    ended: list[int] = []
     for _ in range(UNREADABLE_ROUNDS):
         rows = database.run(call, is_repeatable=False)
         if rows and rows[0][0] is None:  # no job, see reserve.sql
-            expired.add(rows.pop(0)[1])
-        reservations = read_reservations(database, expired, rows, caller_now)
+            ended.append(rows.pop(0)[1])
+        reservations, buried = read_reservations(database, rows, request.now)
+        ended += buried
         if reservations or not rows:
             break
-    return reservations
+    return reservations, ended
 
 
 def read_reservations(
-    database: Database, expired: RememberedCalls[int], rows: Sequence[Row], caller_now: int | None
-) -> list[Reservation]:
+    database: Database, rows: Sequence[Row], caller_now: int | None
+) -> tuple[list[Reservation], list[int]]:
     """Return the leased jobs in rows of ``reserve``, and make those that cannot be read dead letters (L9).
 
-    If the store fails meanwhile, the leases of the latter expire, and a later reserve tries again.
+    The second list has the transaction of the dead letters. If the store fails meanwhile, their leases expire, and a
+    later reserve tries again.
     """
     reservations: list[Reservation] = []
     unreadable: list[tuple[Row, UnreadableJob]] = []
@@ -90,12 +78,9 @@ def read_reservations(
             unreadable.append((row, job))
     if unreadable:
         with suppress(StoreError):
-            expired.add(
-                database.run(
-                    lambda connection: _bury(database, connection, unreadable, caller_now), is_repeatable=False
-                )
-            )
-    return reservations
+            bury = partial(_bury, database, unreadable=unreadable, caller_now=caller_now)
+            return reservations, [database.run(bury, is_repeatable=False)]
+    return reservations, []
 
 
 def _bury(
@@ -117,21 +102,8 @@ def _bury(
     return int(xid)
 
 
-def reap(
-    database: Database,
-    expired: RememberedCalls[int],
-    queues: Sequence[str] | None,
-    caller_now: int | None,
-    *,
-    worker: str | None,
-    limit: int,
-) -> int:
-    """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many.
-
-    ``expired`` gets the transaction in which this call has ended leases.
-    """
-    packed = None if queues is None else pack_texts(queues)
-    [(ended, xid)] = database.call("reap", packed, worker, limit, caller_now, with_xid=True)
-    if ended:
-        expired.add(xid)
-    return int(ended)
+def reap(database: Database, request: Reap) -> tuple[int, list[int]]:
+    """End expired leases, or those of a dead worker; return how many, and the transaction that ended them."""
+    queues = None if request.queues is None else pack_texts(distinct(request.queues))
+    [(count, xid)] = database.call("reap", queues, request.worker, request.limit, request.now, with_xid=True)
+    return int(count), [xid] if count else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from holdfast.drivers.packing import Row
@@ -18,7 +18,7 @@ from holdfast.drivers.postgres.arrays import (
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.rows import make_all_searchable
-from holdfast.drivers.remembered_calls import RememberedCalls
+from holdfast.drivers.requests import Extend
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch, WriteRefused
 from holdfast.model.lease import Lease, Note
 from holdfast.model.registry import Change
@@ -32,7 +32,7 @@ _NO_NOTE = Note()
 
 
 def settle(database: Database, settlements: Sequence[Settlement], caller_now: int | None) -> list[LeaseError | None]:
-    """End leases, each as its settlement says. Batches of acks have their own functions, which need no transitions."""
+    """Settle a batch. Batches of acks have their own functions, which need no transitions."""
     writes = find_writes(settlements)
     if are_acks(settlements, writes):
         if writes:
@@ -78,20 +78,14 @@ def read_answers(settlements: Sequence[Settlement], refused: Iterable[Row]) -> l
     return answers
 
 
-def extend(
-    database: Database,
-    leases: Sequence[Lease],
-    caller_now: int | None,
-    *,
-    lease_for: int,
-    notes: Mapping[str, Note],
-) -> list[Lease | LeaseError]:
-    """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
-    notes_by_item = [notes.get(lease.job_id) or _NO_NOTE for lease in leases]
+def extend(database: Database, request: Extend) -> list[Lease | LeaseError]:
+    """Move the ends of valid leases, and store the notes."""
+    leases = request.leases
+    notes_by_item = [request.notes.get(lease.job_id) or _NO_NOTE for lease in leases]
     rows = database.call(
         "extend",
-        caller_now,
-        lease_for,
+        request.now,
+        request.lease_for,
         *_pack_leases(leases),
         pack_bigints([note.started_at for note in notes_by_item]),
         pack_blobs([note.progress for note in notes_by_item]),
@@ -100,20 +94,14 @@ def extend(
     return [_extended_lease(lease, row) for lease, row in zip(leases, rows, strict=True)]
 
 
-def report_outage(
-    database: Database, expired: RememberedCalls[int], leases: Sequence[Lease], caller_now: int | None
-) -> list[bool]:
-    """Report leases that expired while the caller could not reach the store.
+def report_outage(database: Database, leases: Sequence[Lease], caller_now: int | None) -> tuple[list[bool], list[int]]:
+    """End these leases without a crash, or take the crash of their end back; return whether either.
 
-    Not repeated when the answer is lost: the second answer would be False.
-
-    ``expired`` gets the transaction in which this call may have ended leases.
+    Not repeated when the answer is lost: the second answer would be False. The second list has the transaction.
     """
     arrays = _pack_leases(leases)
     [(answers, xid)] = database.call("report_outage", caller_now, *arrays, is_repeatable=False, with_xid=True)
-    if any(answers):
-        expired.add(xid)
-    return list(answers)
+    return list(answers), [xid] if any(answers) else []
 
 
 def find_writes(settlements: Sequence[Settlement]) -> Writes:

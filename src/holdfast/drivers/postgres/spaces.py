@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.contract import Page
-from holdfast.drivers.optional import SpaceRemoval
+from holdfast.drivers.answers import Page, SpaceRemoval
 from holdfast.drivers.postgres.database import Database
 from holdfast.errors import SpaceInUse
 

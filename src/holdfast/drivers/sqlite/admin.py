@@ -8,15 +8,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from holdfast.drivers.contract import (
-    FIND_LIMIT,
-    REAP_LIMIT,
-    Inspection,
-    JobFilter,
-    Page,
-    QueueCounts,
-    Trimmed,
-)
+from holdfast.drivers.answers import Inspection, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     Row,
     mark_first_occurrences,
@@ -32,6 +24,7 @@ from holdfast.drivers.packing import (
     to_json,
     without_unreadable,
 )
+from holdfast.drivers.requests import FIND_LIMIT, REAP_LIMIT, Find, Inspect
 from holdfast.drivers.sqlite import domains, ledger, limit_keys, offsets
 from holdfast.drivers.sqlite.domains import assign_turns, end_halts, find_halts
 from holdfast.drivers.sqlite.limit_keys import wake
@@ -64,23 +57,18 @@ _BEHIND_ALL = b""  # SQLite sorts every blob behind every text
 # Reading jobs -----------------------------------------------------------------------------------------------------
 
 
-def get(tx: Transaction, job_id: str) -> JobRecord | None:
-    """Return a job in any state; None if the space has no job with this id."""
-    row = tx.run("admin/get", {"space": tx.space, "id": job_id}).fetchone()
-    return None if row is None else read_job(row)
-
-
-def inspect(tx: Transaction, job_ids: Sequence[str], *, payloads: bool) -> dict[str, Inspection]:
-    """Return these jobs, in any state, with their leases and notes, by id."""
-    parameters = {"space": tx.space, "ids": to_json(dict.fromkeys(job_ids)), "payloads": payloads}
+def inspect(tx: Transaction, request: Inspect) -> dict[str, Inspection]:
+    """Return jobs with their leases and notes, by id."""
+    parameters = {"space": tx.space, "ids": to_json(dict.fromkeys(request.job_ids)), "payloads": request.payloads}
     found = map(read_inspection, tx.run("admin/inspect", parameters))
     return {one.job.id: one for one in found}
 
 
-def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
-    """Return a page of the jobs that match, ordered by id. Reads one ordered page per state and merges them."""
+def find(tx: Transaction, request: Find) -> Page[JobRecord]:
+    """Return a page of jobs: one ordered page per state, merged."""
+    where, newest = request.where, request.newest
     start, end = (_BEHIND_ALL, _BEFORE_ALL) if newest else (_BEFORE_ALL, _BEHIND_ALL)
-    parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or start}
+    parameters = {**asdict(where), "states": None, "space": tx.space, "after": request.after or start}
     states = states_of(where)
     upto = _find_end(tx, states, parameters, newest=newest) if reads_past_rows(where) else None
     parameters["upto"] = end if upto is None else upto
@@ -92,7 +80,7 @@ def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, ne
         rows = islice(heapq.merge(*pages, key=lambda row: row[0], reverse=newest), count)
         return *take_bytes(rows, most), upto
 
-    rows, cursor = read_whole_page(read, limit)
+    rows, cursor = read_whole_page(read, request.limit)
     return Page([read_job(row) for row in rows], cursor)
 
 
@@ -107,18 +95,8 @@ def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any], *
     return nearest(ends, default=None)
 
 
-def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
-    """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again."""
-    return {job_id: job.seq for job_id, job in find_jobs(tx, job_ids).items()}
-
-
-def webhooks(tx: Transaction, job_ids: Sequence[str]) -> dict[str, str]:
-    """Return the webhooks of these jobs, in any state, by job id."""
-    return dict(tx.run("admin/webhooks", {"space": tx.space, "ids": to_json(job_ids)}).fetchall())
-
-
-def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bool:
-    """Whether a job of these types is ready, scheduled or in flight in these queues."""
+def any_open(tx: Transaction, queues: Collection[str], types: Collection[str]) -> bool:
+    """Whether a job of these types is open in these queues."""
     parameters = {"space": tx.space, "queues": to_json(queues), "types": to_json(types)}
     return bool(tx.run("admin/any_open", parameters).fetchone()[0])
 

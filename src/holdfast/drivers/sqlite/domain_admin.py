@@ -6,26 +6,21 @@ import heapq
 from collections.abc import Iterator
 from itertools import takewhile
 
-from holdfast.drivers.contract import FIND_LIMIT, DomainInfo, DomainStatus, Page, ResumeAction
+from holdfast.drivers.answers import Page
+from holdfast.drivers.cursors import domain_cursor
+from holdfast.drivers.requests import FIND_LIMIT, Domains, Resume
 from holdfast.drivers.sqlite import admin
 from holdfast.drivers.sqlite.domains import Place, assign_turns, end_halts, missing_before, open_domains, position_of
 from holdfast.drivers.sqlite.transaction import Transaction
-from holdfast.drivers.validation import domain_cursor
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.job import State
 from holdfast.model.lease import is_expired
 from holdfast.model.queue_settings import Gaps
 
 
-def domains(
-    tx: Transaction,
-    queue: str | None,
-    *,
-    status: DomainStatus | None,
-    name: str | None,
-    limit: int,
-    after: Place | None,
-) -> Page[DomainInfo]:
-    """Return a page of the domains that have an open job or are halted, ordered by queue and name."""
+def domains(tx: Transaction, request: Domains) -> Page[DomainInfo]:
+    """Return a page of domains."""
+    queue, status, name, limit, after = request.queue, request.status, request.name, request.limit, request.start
     if queue is not None and name is not None:
         place = (queue, name)
         info = _describe(tx, place, remembered=True) if after is None or place > after else None
@@ -106,15 +101,16 @@ def _describe(tx: Transaction, place: Place, *, remembered: bool = False) -> Dom
     )
 
 
-def resume(tx: Transaction, queue: str, domain: str, action: ResumeAction, position: int | None) -> bool:
-    """Let a halted domain go on, as ``action`` says; return whether this call changed the domain."""
+def resume(tx: Transaction, request: Resume) -> bool:
+    """Let a domain go on; return whether anything changed."""
+    queue, domain, position = request.queue, request.domain, request.position
     start, halted_by = tx.run("domains/read", (tx.space, queue, domain)).fetchone() or (0, None)
     is_moved = position is not None and position != start
     if is_moved:
         tx.run("domains/set_start", (tx.space, queue, domain, position))
         tx.run("domains/remove_plain", (tx.space, queue, domain))
     if halted_by is not None:
-        if action is ResumeAction.RETRY:
+        if request.action is ResumeAction.RETRY:
             admin.requeue(tx, [halted_by])
         else:
             end_halts(tx, [(queue, domain)])

@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from holdfast.drivers.answers import Stored
 from holdfast.drivers.packing import digest_of, to_json
+from holdfast.drivers.requests import Enqueue
 from holdfast.drivers.sqlite import offsets, registry
 from holdfast.drivers.sqlite.admin import purge
 from holdfast.drivers.sqlite.domains import assign_turns
@@ -17,7 +19,7 @@ from holdfast.drivers.sqlite.statements import sql
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import lease_batch, must_wait, representatives
-from holdfast.model.lease import Enqueued, Reservation, make_tokens, newly_enqueued, token_bytes
+from holdfast.model.lease import Enqueued, make_tokens, newly_enqueued, token_bytes
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.unique import WHILE_QUEUED, window_of
@@ -43,16 +45,12 @@ def enqueue(tx: Transaction, jobs: Sequence[JobRecord], writes: Sequence[Change]
     return batch.answers
 
 
-def enqueue_replacing(
-    tx: Transaction, jobs: Sequence[JobRecord], before: int, cursors: Collection[str | None]
-) -> list[Enqueued]:
-    """Enqueue jobs, and replace the dead jobs of their keys that ended before an instant.
-
-    ``cursors`` are those of the readers of the ledger.
-    """
+def enqueue_replacing(tx: Transaction, request: Enqueue, cursors: Collection[str | None]) -> list[Enqueued]:
+    """Enqueue with ``replace_dead_before``. ``cursors`` are those of the readers of the ledger."""
+    jobs = request.jobs
     known = _find_payloads(tx, jobs)
     keys = {(job.queue, job.idempotency_key) for job in jobs if job.id not in known and job.idempotency_key is not None}
-    parameters = {"space": tx.space, "keys": to_json(keys), "before": before}
+    parameters = {"space": tx.space, "keys": to_json(keys), "before": request.replace_dead_before}
     dead = [job_id for (job_id,) in tx.run("enqueue/find_dead", parameters)]
     purged = [job_id for job_id, is_purged in zip(dead, purge(tx, dead, cursors), strict=True) if is_purged]
     if purged:
@@ -80,22 +78,22 @@ def insert_plain(connection: sqlite3.Connection, space: str, job: JobRecord, now
     return newly_enqueued([job.id]) if cursor.rowcount else None
 
 
-def enqueue_leased(
-    tx: Transaction, jobs: Sequence[JobRecord], *, lease_for: int, worker: str
-) -> tuple[list[Enqueued], list[Reservation]]:
-    """Enqueue the jobs and lease all of them, or none of them, in one transaction."""
+def enqueue_leased(tx: Transaction, request: Enqueue) -> Stored:
+    """Enqueue the jobs and lease all of them, or none of them."""
+    jobs, lease = request.jobs, request.lease
+    assert lease is not None, "wanted a request with a lease"
     batch = _find_new(tx, jobs)
     queues = sorted({job.queue for job in representatives(jobs)})
     if len(batch.new) < len(jobs) or must_wait(jobs) or is_limited(tx, queues):
         _insert(tx, batch)
-        return batch.answers, []
+        return Stored(batch.answers)
     first = tx.next_numbers(len(jobs))
     fences = range(first, first + len(jobs))
-    reservations = lease_batch(jobs, fences, make_tokens(fences, token_bytes(len(jobs))), tx.now + lease_for)
-    rows = [insert_leased_row(one, tx.space, tx.now, worker, _store_large(tx, one.job)) for one in reservations]
+    reservations = lease_batch(jobs, fences, make_tokens(fences, token_bytes(len(jobs))), tx.now + lease.lease_for)
+    rows = [insert_leased_row(one, tx.space, tx.now, lease.worker, _store_large(tx, one.job)) for one in reservations]
     tx.run_many("enqueue/insert_leased", rows)
     _insert_lanes_and_keys(tx, batch)
-    return batch.answers, reservations
+    return Stored(batch.answers, reservations)
 
 
 def _insert(tx: Transaction, batch: _Batch) -> None:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 from holdfast.drivers import estimates
-from holdfast.drivers.contract import QueueCounts
+from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.estimates import (
     FEW,
     OPEN,

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import Any
 
-from holdfast.drivers import validation
-from holdfast.drivers.contract import Page
+from holdfast.drivers.answers import Page
+from holdfast.drivers.cursors import ledger_position
 from holdfast.drivers.packing import read_ledger_row
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import LedgerTrimmed
@@ -27,15 +27,18 @@ def tuples(tx: Transaction, after: str | None, limit: int) -> tuple[Sequence[Seq
     return rows, str(rows[-1][-1] if rows else position)
 
 
-def rows_after(tx: Transaction, number: int, limit: int) -> list[LedgerRow]:
-    """Return the rows that follow the row with this number."""
-    return [read_ledger_row(row) for row in tx.run("ledger/page", (tx.space, number, limit)).fetchall()]
+def rows_of_expired(tx: Transaction) -> list[LedgerRow]:
+    """Return the rows of the leases that this transaction has ended as expired."""
+    if tx.expired is None:
+        return []
+    first, count = tx.expired
+    return [read_ledger_row(row) for row in tx.run("ledger/page", (tx.space, first, count)).fetchall()]
 
 
 def tail(tx: Transaction, before: str | None, limit: int) -> Page[LedgerRow]:
     """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end."""
     end = tx.ledger_end()
-    position = end if before is None else validation.ledger_position(before, end)
+    position = end if before is None else ledger_position(before, end)
     rows = tx.run("ledger/tail", (tx.space, position, limit)).fetchall()[::-1]
     cursor = str(rows[0][-1] - 1) if len(rows) == limit else None
     return Page([read_ledger_row(row) for row in rows], cursor, [str(row[-1]) for row in rows])
@@ -60,7 +63,7 @@ def marks(tx: Transaction, after: str | None, every: int, most: int) -> list[tup
 def _position(tx: Transaction, after: str | None) -> int:
     if after is None:
         return tx.ledger_trimmed
-    position = validation.ledger_position(after, tx.ledger_end())
+    position = ledger_position(after, tx.ledger_end())
     if position < tx.ledger_trimmed:
         raise LedgerTrimmed(after)
     return position
@@ -69,7 +72,7 @@ def _position(tx: Transaction, after: str | None) -> int:
 def read_position(tx: Transaction, cursors: Collection[str | None]) -> int | None:
     """Return the number of the last row that all readers at these cursors have read; None without readers."""
     end = tx.ledger_end()
-    positions = (0 if cursor is None else validation.ledger_position(cursor, end) for cursor in cursors)
+    positions = (0 if cursor is None else ledger_position(cursor, end) for cursor in cursors)
     return max(tx.ledger_trimmed, min(positions)) if cursors else None
 
 

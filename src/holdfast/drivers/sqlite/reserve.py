@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.packing import Row, read_settings, to_json
+from holdfast.drivers.requests import REAP_LIMIT, Reserve, distinct
 from holdfast.drivers.sqlite.domains import begin_gaps, pass_gaps
 from holdfast.drivers.sqlite.limit_keys import KeyedReserve
 from holdfast.drivers.sqlite.rows import ID, LIMIT_KEY, NOTED, PAYLOAD, SEQ, read_reservation
@@ -26,60 +25,38 @@ PASS_LIMIT = 1_000  # jobs of full keys that one pick passes over in a lane
 PICK_ROUNDS = 5
 
 
-def reserve(
-    tx: Transaction,
-    queues: Sequence[str],
-    *,
-    limit: int,
-    lease_for: int,
-    worker: str,
-    types: Collection[str] | None,
-    max_bytes: int | None,
-    isolation: Isolation,
-    prefetch: bool,
-) -> list[Reservation]:
-    """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``."""
+def reserve(tx: Transaction, request: Reserve) -> list[Reservation]:
+    """End expired leases, and lease the first due jobs."""
+    queues = distinct(request.queues)
     reap(tx, queues, worker=None, limit=REAP_LIMIT)
-    request = _Request(tx, queues, types, limit, max_bytes, isolation)
     for _ in range(UNREADABLE_ROUNDS):
-        rows = _take(request)
+        rows = _take(tx, request, queues)
         if not rows:
             break
-        is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
-        reservations = lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
+        is_alone = rows[0][0].isolated and request.isolation is not Isolation.SHARE
+        prefetched = request.prefetch and not is_alone
+        reservations = lease(tx, rows, tx.now + request.lease_for, request.worker, prefetched=prefetched)
         if reservations:
             return reservations
     return []
 
 
-def _take(request: _Request) -> list[tuple[Lane, Row]]:
+def _take(tx: Transaction, request: Reserve, queues: Sequence[str]) -> list[tuple[Lane, Row]]:
     """Return the jobs to lease, and store what that takes from the limits."""
-    tx, queues = request.tx, request.queues
     capacity = read_capacity(tx, queues)
     for queue in capacity.arrived:
         begin_gaps(tx, queue)
     for queue, waited_for in capacity.passes.items():
         pass_gaps(tx, queue, waited_for)
     if capacity.keyed:
-        rows, capacity = _pick_within_keys(request, capacity)
+        rows, capacity = _pick_within_keys(tx, request, queues, capacity)
     else:
-        rows = _pick(request, capacity)
+        rows = _pick(tx, request, queues, capacity)
     if rows:
         if request.max_bytes is not None or capacity.keyed:
             rows = _with_payloads(tx, rows)
         spend(tx, capacity)
     return rows
-
-
-class _Request(NamedTuple):
-    """Which jobs a reserve asks for."""
-
-    tx: Transaction
-    queues: Sequence[str]
-    types: Collection[str] | None
-    limit: int
-    max_bytes: int | None
-    isolation: Isolation
 
 
 @dataclass(slots=True)
@@ -91,37 +68,40 @@ class StoredCapacity(Capacity):
     passes: dict[str, int] = field(default_factory=dict)  # by queue: how long a domain waits before it passes a gap
 
 
-def _pick(request: _Request, capacity: Capacity, keys: KeyCapacity | None = None) -> list[tuple[Lane, Row]]:
+def _pick(
+    tx: Transaction, request: Reserve, queues: Sequence[str], capacity: Capacity, keys: KeyCapacity | None = None
+) -> list[tuple[Lane, Row]]:
     """Return the first due jobs, within the capacity. With ``keys`` or a byte budget, they have sizes, not payloads."""
-    tx, queues, types, limit, max_bytes, isolation = request
-    due = "reserve/due" if max_bytes is None and keys is None else "reserve/due_sizes"
-    heads_only = isolation is not Isolation.SHARE and keys is None
-    most = limit if keys is None else limit + PASS_LIMIT
+    due = "reserve/due" if request.max_bytes is None and keys is None else "reserve/due_sizes"
+    heads_only = request.isolation is not Isolation.SHARE and keys is None
+    most = request.limit if keys is None else request.limit + PASS_LIMIT
     lanes = (
         (lane, _read_due(tx, due, lane, 1 if lane.isolated and heads_only else most))
-        for lane in find_lanes(tx, queues, types)
+        for lane in find_lanes(tx, queues, request.types)
     )
     return pick(
         lanes,
-        limit=limit,
+        limit=request.limit,
         capacity=capacity,
-        isolation=isolation,
-        max_bytes=max_bytes,
+        isolation=request.isolation,
+        max_bytes=request.max_bytes,
         size_of=lambda row: row[PAYLOAD],
         keys=keys,
         key_of=lambda row: row[LIMIT_KEY],
     )
 
 
-def _pick_within_keys(request: _Request, capacity: StoredCapacity) -> tuple[list[tuple[Lane, Row]], StoredCapacity]:
+def _pick_within_keys(
+    tx: Transaction, request: Reserve, queues: Sequence[str], capacity: StoredCapacity
+) -> tuple[list[tuple[Lane, Row]], StoredCapacity]:
     """Like ``_pick``, and park the jobs whose keys have no place. Returns the jobs and what is left of the capacity."""
-    keyed = KeyedReserve(request.tx, capacity.keyed)
+    keyed = KeyedReserve(tx, capacity.keyed)
     keyed.unpark(request.limit)
     for round_ in range(PICK_ROUNDS):
         if round_:
-            capacity = read_capacity(request.tx, request.queues)
+            capacity = read_capacity(tx, queues)
         keys = keyed.capacity()
-        rows = _pick(request, capacity, keys)
+        rows = _pick(tx, request, queues, capacity, keys)
         passed_over = keyed.park(keys, [row[SEQ] for _, row in rows])
         if passed_over < PASS_LIMIT or keyed.is_behind:
             break  # else the answer may lack jobs that are behind those that were passed over

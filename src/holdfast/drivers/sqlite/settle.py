@@ -6,12 +6,13 @@ apply the decisions to the whole batch, so that payloads never leave SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from holdfast.drivers.packing import Row, to_json
+from holdfast.drivers.requests import Extend
 from holdfast.drivers.sqlite import domains, offsets, registry
 from holdfast.drivers.sqlite.ack import settle_valid_acks
 from holdfast.drivers.sqlite.domains import assign_turns
@@ -48,22 +49,20 @@ class EndedLease(NamedTuple):
     transition: Transition
 
 
-def extend(
-    tx: Transaction, leases: Sequence[Lease], *, lease_for: int, notes: Mapping[str, Note] | None
-) -> list[Lease | LeaseError]:
-    """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id."""
-    jobs = find_jobs(tx, (lease.job_id for lease in leases))
-    expires_at = tx.now + lease_for
+def extend(tx: Transaction, request: Extend) -> list[Lease | LeaseError]:
+    """Move the ends of valid leases, and store the notes."""
+    jobs = find_jobs(tx, (lease.job_id for lease in request.leases))
+    expires_at = tx.now + request.lease_for
     answers: list[Lease | LeaseError] = []
     moved_rows: list[Row] = []
     note_rows: list[Row] = []
-    for lease in leases:
+    for lease in request.leases:
         job = jobs.get(lease.job_id)
         refusal = transition.refusal(None if job is None else job.held, lease, tx.now)
         if job is None or refusal is not None:
             answers.append(refusal or JobNotInflight(lease.job_id, None))
             continue
-        note = (notes or {}).get(lease.job_id) or Note()
+        note = request.notes.get(lease.job_id) or Note()
         has_note = note.progress is not None or note.checkpoint is not None
         moved_rows.append((expires_at, note.started_at, int(has_note), job.seq))
         if has_note:
@@ -85,7 +84,7 @@ def extend(
 
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
-    """End leases, each as its settlement says; return None or the refusal of each one, in order."""
+    """Decide on the settlements, and apply them."""
     written = tx.ledger_end()
     left = settle_valid_acks(tx, settlements, written)
     return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
@@ -133,11 +132,11 @@ def _apply_writes(tx: Transaction, settlement: Settlement) -> WriteRefused | Non
 
 
 def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, limit: int) -> int:
-    """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many."""
+    """End expired leases, or those of a dead worker; return how many."""
     if queues is None:
         queues = [queue for (queue,) in tx.run("reap/find_queues", {"space": tx.space}).fetchall()]
     rows: list[Row] = []
-    for queue in queues:
+    for queue in dict.fromkeys(queues):
         parameters = {"space": tx.space, "queue": queue, "limit": limit}
         if worker is None:
             rows += tx.run("reap/find_expired", {**parameters, "now": tx.now}).fetchall()
@@ -168,7 +167,7 @@ def bury(tx: Transaction, unreadable: Sequence[tuple[int, int, UnreadableJob]]) 
 
 
 def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
-    """Report leases that expired while the caller could not reach the store."""
+    """End these leases without a crash, or take the crash of their end back; return whether either."""
     jobs = find_jobs(tx, (lease.job_id for lease in leases))
     ended: list[EndedLease] = []
     with_crash: list[StoredJob] = []

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.drivers.contract import REAP_LIMIT, Page
-from holdfast.drivers.optional import SpaceRemoval
+from holdfast.drivers.answers import Page, SpaceRemoval
 from holdfast.drivers.packing import to_json
+from holdfast.drivers.requests import REAP_LIMIT
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import SpaceInUse
 

@@ -1,5 +1,0 @@
--- A job in any state. Index: both primary keys.
-SELECT {live_job_columns} FROM holdfast.jobs WHERE space = %(space)s AND id = %(id)s
-UNION ALL
-SELECT {job_columns} FROM holdfast.ended WHERE space = %(space)s AND id = %(id)s
-LIMIT 1
