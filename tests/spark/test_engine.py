@@ -1,5 +1,6 @@
 """The jobs of a queue on local Spark, with crashes, kills, cancels and timeouts."""
 
+import dataclasses
 import os
 import signal
 import threading
@@ -170,9 +171,7 @@ def test_an_interrupted_run_releases_its_jobs(spark, app):
         if progress.inflight == progress.busy == 2:
             raise KeyboardInterrupt
 
-    from dataclasses import replace
-
-    options = replace(OPTIONS, drain=timedelta(milliseconds=100))
+    options = dataclasses.replace(OPTIONS, drain=timedelta(milliseconds=100))
     with pytest.raises(KeyboardInterrupt):
         run_queue(app, spark=spark, slots=2, options=options, on_progress=interrupt)
     records = [app.client.get(answer.id) for answer in answers]

@@ -1,5 +1,6 @@
 """The row source of a slot, without Spark."""
 
+import dataclasses
 import re
 
 import msgspec
@@ -253,7 +254,7 @@ def test_two_different_large_rows_with_one_key_have_different_payloads():
 # Rows in order ----------------------------------------------------------------------------------------------
 
 
-ORDERED = replace(COLUMNS, domain=(0,), order=(1,))
+ORDERED = dataclasses.replace(COLUMNS, domain=(0,), order=(1,))
 
 
 def ordered_source(store, count):
