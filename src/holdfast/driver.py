@@ -56,7 +56,7 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired,
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.ledger_reader import Reader, forget_reader, parse_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
-from holdfast.model.queue_settings import Bucket, Gaps, OnExhausted, QueueSettings
+from holdfast.model.queue_settings import Bucket, Gaps, LimitOrigin, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -126,6 +126,7 @@ __all__ = [
     "LedgerScan",
     "LedgerTuples",
     "Limit",
+    "LimitOrigin",
     "ManualClock",
     "NamedSpace",
     "Note",
