@@ -1,9 +1,10 @@
-"""The functions of a store are those of ``functions/``: replaced when a file changed, never by older code."""
+"""The functions of a store are those of ``functions/``: replaced when their text changed, never by older code."""
 
 import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -12,8 +13,9 @@ import pytest
 import holdfast
 from holdfast.drivers.migrations import SqlFile
 from holdfast.drivers.postgres import functions
-from holdfast.drivers.postgres.functions import INTERNAL, SETTINGS, FunctionFile, load_functions
+from holdfast.drivers.postgres.functions import SETTINGS, Function, load_functions
 from holdfast.drivers.postgres.migrations import schema_sql
+from holdfast.drivers.statements import read_sql_files
 from holdfast.errors import SchemaMismatch, StoreError
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
@@ -32,30 +34,28 @@ def read_installed(session):
     return dict(session.execute(INSTALLED).fetchall())
 
 
-def change(monkeypatch, function, text, *, revision=None):
-    """Make this process believe that the file of one function has another text."""
-    files = tuple(
-        FunctionFile(file.name, text) if file.function == function else file for file in load_functions.__wrapped__()
-    )
-    monkeypatch.setattr(functions, "load_functions", lambda: files)
+def change(monkeypatch, name, text, *, revision=None):
+    """Make this process believe that one function has another text."""
+    changed = tuple(replace(each, text=text) if each.name == name else each for each in load_functions.__wrapped__())
+    monkeypatch.setattr(functions, "load_functions", lambda: changed)
     if revision is not None:
         monkeypatch.setattr(functions, "REVISION", revision)
 
 
-def test_every_file_is_installed_and_every_installed_function_has_a_file(store, session):
-    names = [file.function for file in load_functions()]
+def test_every_function_is_installed_and_no_other(store, session):
+    names = [function.name for function in load_functions()]
     assert len(names) == len(set(names))
     assert set(read_installed(session)) == set(names)
-    for file in load_functions():
-        assert f"FUNCTION {file.function}(" in file.text
+    for function in load_functions():
+        assert f"FUNCTION {function.name}(" in function.text
 
 
 def test_every_verb_and_no_internal_function_has_the_settings(store, session):
     installed = read_installed(session)
     wanted = {setting.split()[0] for setting in SETTINGS}
-    for file in load_functions():
-        names = {setting.split("=")[0] for setting in installed[file.function] or ()}
-        if file.name.startswith(INTERNAL):
+    for function in load_functions():
+        names = {setting.split("=")[0] for setting in installed[function.name] or ()}
+        if function.is_internal:
             assert names == set()
         else:
             assert wanted <= names
@@ -65,10 +65,10 @@ def test_every_function_is_called():
     """A verb by Python code, an internal function by another function or by a query."""
     python = "\n".join(path.read_text() for path in DRIVER.glob("*.py"))
     queries = "\n".join(path.read_text() for path in (DRIVER / "queries").rglob("*.sql"))
-    for file in load_functions():
-        others = "\n".join(other.text for other in load_functions() if other is not file)
-        calls = re.findall(rf"\b{file.function}\(", _without_comments(others + queries))
-        assert calls or f'"{file.function}"' in python, file.name
+    for function in load_functions():
+        others = "\n".join(other.text for other in load_functions() if other is not function)
+        calls = re.findall(rf"\b{function.name}\(", _without_comments(others + queries))
+        assert calls or f'"{function.name}"' in python, function.name
 
 
 def _without_comments(text):
@@ -77,15 +77,14 @@ def _without_comments(text):
 
 def test_no_query_is_unused():
     python = "\n".join(path.read_text() for path in DRIVER.glob("*.py"))
-    queries = DRIVER / "queries"
-    texts = "\n".join(path.read_text() for path in queries.rglob("*.sql"))
-    for path in queries.rglob("*.sql"):
-        name = path.relative_to(queries).with_suffix("").as_posix()
-        assert f'"{name}"' in python or f"{{{path.stem}}}" in texts, name
+    statements = read_sql_files("holdfast.drivers.postgres", "queries")
+    texts = "\n".join(statements.values())
+    for name in statements:
+        assert f'"{name}"' in python or f"{{{name.rpartition('/')[2]}}}" in texts, name
 
 
 def test_a_changed_function_has_a_new_revision():
-    checksum = SqlFile("all", "".join(file.checksum for file in load_functions())).checksum
+    checksum = SqlFile("all", "".join(function.checksum for function in load_functions())).checksum
     assert (functions.REVISION, checksum) == REVISION_CHECKSUM, "see the comment above REVISION_CHECKSUM"
 
 
@@ -127,12 +126,10 @@ def test_a_changed_signature_replaces_the_old_function(session, url, monkeypatch
     assert rows != [("SELECT 77::bigint",)]
 
 
-def test_a_function_without_a_file_is_dropped(store, session, url, monkeypatch):
-    extra = FunctionFile(
-        "internal/extra", "CREATE OR REPLACE FUNCTION extra() RETURNS integer LANGUAGE sql AS 'SELECT 1';"
-    )
-    files = (*load_functions(), extra)
-    monkeypatch.setattr(functions, "load_functions", lambda: files)
+def test_a_function_that_is_no_longer_known_is_dropped(store, session, url, monkeypatch):
+    extra = Function("extra", "CREATE OR REPLACE FUNCTION extra() RETURNS integer LANGUAGE sql AS 'SELECT 1';")
+    known = (*load_functions(), extra)
+    monkeypatch.setattr(functions, "load_functions", lambda: known)
     holdfast.connect(url).close()
     assert "extra" in read_installed(session)
     monkeypatch.undo()
@@ -148,7 +145,7 @@ def test_a_function_of_the_user_in_the_schema_is_not_dropped(store, session, url
 
 
 def test_older_code_does_not_overwrite_newer_functions(store, session, url, job, monkeypatch):
-    text = next(file.text for file in load_functions() if file.function == "effective_now")
+    text = next(function.text for function in load_functions() if function.name == "effective_now")
     newer = text.replace("coalesce(_caller_now,", "coalesce(_caller_now, 77 +")
     change(monkeypatch, "effective_now", newer, revision=functions.REVISION + 1)
     holdfast.connect(url).close()
@@ -189,7 +186,7 @@ def test_processes_that_upgrade_the_functions_at_once_do_not_fail(store, session
     started = [subprocess.Popen([sys.executable, "-c", connect, url]) for _ in range(5)]
     assert [process.wait(60) for process in started] == [0] * 5
     rows = session.execute("SELECT name, checksum FROM functions").fetchall()
-    assert dict(rows) == {file.function: file.checksum for file in load_functions()}
+    assert dict(rows) == {function.name: function.checksum for function in load_functions()}
 
 
 def test_the_functions_can_be_replaced_under_load(store, session, url, job):

@@ -19,7 +19,7 @@ from holdfast.drivers.contract import FIND_LIMIT, JobFilter
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
 from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
-from holdfast.drivers.postgres.functions import INTERNAL, load_functions
+from holdfast.drivers.postgres.functions import load_functions
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.settle import find_writes, pack_acks, pack_settlements, pack_writes
 from holdfast.model.isolation import Isolation
@@ -37,7 +37,7 @@ FULL_READ = re.compile(rf"Seq Scan on ({TABLES})\b")
 COMPARED = re.compile(r"Join Filter: .*space = ANY \(ARRAY\[")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
 REPAIRS = {"remove_repeated_endings"}  # reads all jobs of a space, when a call has failed
-VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)} - REPAIRS
+VERBS = {function.name for function in load_functions() if not function.is_internal} - REPAIRS
 JOBS = 500_000  # half of them scheduled; most others of a type that is not requested, in front of the due jobs
 
 

@@ -1,7 +1,8 @@
-"""Loading SQL: one statement is one file, read once, with lists of columns filled in.
+"""Loading SQL: a file holds the statements of a topic, read once, with lists of columns filled in.
 
-A driver keeps its statements in folders by verb, for example ``queries/enqueue/insert.sql``; the name of a statement is
-its path without the suffix, ``enqueue/insert``. Comment lines stay in the file and are not sent to the database.
+A line ``-- name: insert`` begins a statement. Its name is the path of the file without the suffix and that word: the
+statement ``insert`` of ``queries/enqueue.sql`` is ``enqueue/insert``. A file without such a line is one statement with
+the name of the file. Comment lines stay in the file and are not sent to the database.
 
 The name of a list of columns is written in braces, so that no file repeats the columns of a job:
 
@@ -21,6 +22,7 @@ from importlib.resources.abc import Traversable
 
 from holdfast.model.columns import FIXED_JOB_COLUMNS, JOB_COLUMNS, LEDGER_COLUMNS, names_of
 
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT_LINES = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
 _LIST = re.compile(r"\{(?:(\w+)\.)?(\w+)\}")
 
@@ -65,7 +67,7 @@ NEWEST = ", newest first"  # ends the names of statements that are loaded with `
 
 
 def read_sql_files(package: str, folder: str) -> dict[str, str]:
-    """Return the text of every ``.sql`` file below ``folder`` of a package, by path without suffix."""
+    """Return the statements of every ``.sql`` file below ``folder`` of a package, by name."""
     return dict(sorted(_read_folder(resources.files(package) / folder, "")))
 
 
@@ -74,17 +76,23 @@ def _read_folder(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
         if item.is_dir():
             yield from _read_folder(item, f"{prefix}{item.name}/")
         elif item.name.endswith(".sql"):
-            yield prefix + item.name.removesuffix(".sql"), item.read_text("utf-8")
+            yield from _split(prefix + item.name.removesuffix(".sql"), item.read_text("utf-8"))
 
 
-def load_statements(
-    package: str, *, folder: str = "queries", lists: Mapping[str, Sequence[str]] = COLUMN_LISTS
-) -> dict[str, str]:
-    """Return every statement of a package by name, without comment lines and with its lists filled in.
+def _split(topic: str, text: str) -> Iterator[tuple[str, str]]:
+    _, *named = _NAME.split(text)
+    if not named:
+        yield topic, text
+    for name, statement in zip(named[::2], named[1::2], strict=True):
+        yield f"{topic}/{name}", f"{statement.rstrip()}\n"
+
+
+def load_statements(package: str, *, lists: Mapping[str, Sequence[str]] = COLUMN_LISTS) -> dict[str, str]:
+    """Return every statement of ``queries/`` in a package by name, without comment lines and with its lists filled in.
 
     Raises ``KeyError`` for braces that name no list.
     """
-    return {name: fill_lists(strip_comments(text), lists) for name, text in read_sql_files(package, folder).items()}
+    return {name: fill_lists(strip_comments(text), lists) for name, text in read_sql_files(package, "queries").items()}
 
 
 def strip_comments(text: str) -> str:

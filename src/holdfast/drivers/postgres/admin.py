@@ -114,7 +114,7 @@ def _read_page(
 
 
 def _find_parameters(where: JobFilter, after: str) -> dict[str, object]:
-    """Return the parameters of ``admin/find.sql``, but for the limit."""
+    """Return the parameters of ``admin/find``, but for the limit."""
     states = states_of(where)
     return {
         **{name: NO_VALUE if _has_nul(value) else value for name, value in asdict(where).items()},

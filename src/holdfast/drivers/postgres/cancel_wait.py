@@ -24,7 +24,7 @@ class CancelWaiter:
     def __init__(self, database: Database, listener: Listener | None) -> None:
         self._database = database
         self._listener = listener
-        self._topic = f"cancel {database.space}"  # the payload of the notifications of ``cancel.sql``
+        self._topic = f"cancel {database.space}"  # the payload of the notifications of ``cancel``
         self._looks = threading.local()  # .last: the last look of this thread that found no request
 
     def notify_own_threads(self) -> None:

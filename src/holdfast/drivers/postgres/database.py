@@ -106,12 +106,12 @@ class Database:
             return cursor.fetchall()
 
     def query(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
-        """Run the statement ``queries/<name>.sql``, which must be repeatable. It gets the space as a parameter."""
+        """Run a statement of ``queries/``, which must be repeatable. It gets the space as a parameter."""
         statement = self.statements.query(name)
         return self.run(lambda connection: self._execute(connection, statement, parameters), is_repeatable=True)
 
     def query_on(self, connection: Connection, name: str, parameters: Mapping[str, object]) -> list[Row]:
-        """Run the statement ``queries/<name>.sql`` on a given connection, inside its transaction."""
+        """Run a statement of ``queries/`` on a given connection, inside its transaction."""
         return self._execute(connection, self.statements.query(name), parameters)
 
     def query_page(self, name: str, parameters: Mapping[str, object]) -> list[Row]:

@@ -10,7 +10,7 @@ from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreUnavaila
 
 # SQLSTATE codes. After these, nothing was changed, and the same call may succeed the next time.
 CONFLICTS = frozenset({"40P01", "40001"})  # a deadlock, a serialisation failure
-RESTORED = "HF002"  # raised by functions/internal/ledger_shift.sql
+RESTORED = "HF002"  # raised by ledger_shift
 STALE_PLAN = "0A000"  # "cached plan must not change result type", once after the tables were upgraded
 
 _TIMEOUTS = frozenset({"55P03", "57014"})  # of a lock, of a statement

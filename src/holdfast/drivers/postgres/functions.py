@@ -1,7 +1,7 @@
 """The functions of ``functions/``: their text, the settings they run with, and how a store gets them.
 
-Function files show the functions as they are now; there is no chain of changes. When a process connects, it compares
-the checksum of each file with the one in the store and replaces the functions that differ, in the transaction that
+The files show the functions as they are now; there is no chain of changes. When a process connects, it compares the
+checksum of each function with the one in the store and replaces the functions that differ, in the transaction that
 also applies migrations (see ``migrations``).
 
 ``REVISION`` numbers the set. Functions with a higher revision were written by newer code, and older code never
@@ -26,7 +26,7 @@ from holdfast.errors import SchemaMismatch
 REVISION = 18  # raise it with every change of a function; tests/postgres/test_functions.py reminds you
 OLDEST_REVISION = 18  # code of an older revision must not call these functions: raise it when a signature changes
 
-INTERNAL = "internal/"  # functions that the verbs and the queries call; they run with the settings of their caller
+_INTERNAL = "internal/"  # the folder of internal functions
 
 SETTINGS = (
     # Names are looked up in the schema of the store. No session setting is involved: a pooling proxy may run the next
@@ -50,13 +50,10 @@ SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionFile(SqlFile):
+class Function(SqlFile):
     """One function; ``text`` creates or replaces it and applies its settings."""
 
-    @property
-    def function(self) -> str:
-        """The name of the function: the last part of the file's name."""
-        return self.name.rpartition("/")[2]
+    is_internal: bool = False  # called by the verbs and the queries, with the settings of its caller
 
     @property
     def checksum(self) -> str:
@@ -75,23 +72,25 @@ class FunctionSet:
     @property
     def is_current(self) -> bool:
         """Whether this code has nothing to replace: the functions are its own, or newer."""
-        known = {file.function: file.checksum for file in load_functions()}
+        known = {function.name: function.checksum for function in load_functions()}
         return self.revision > REVISION or (self.revision == REVISION and self.checksums == known)
 
 
 @cache
-def load_functions() -> tuple[FunctionFile, ...]:
+def load_functions() -> tuple[Function, ...]:
     """Return every function of this version. Internal ones come first: PostgreSQL checks what SQL bodies refer to."""
-    files = read_sql_files(__package__, "functions").items()
-    return tuple(
-        FunctionFile(name, _with_settings(name, fill_lists(text, LISTS)))
-        for name, text in sorted(files, key=lambda file: (not file[0].startswith(INTERNAL), file[0]))
-    )
+    functions = [_read_function(path, text) for path, text in read_sql_files(__package__, "functions").items()]
+    return tuple(sorted(functions, key=lambda function: (not function.is_internal, function.name)))
+
+
+def _read_function(path: str, unfilled: str) -> Function:
+    name, text = path.rpartition("/")[2], fill_lists(unfilled, LISTS)
+    if path.startswith(_INTERNAL):
+        return Function(name, text, is_internal=True)
+    return Function(name, _with_settings(name, text))
 
 
 def _with_settings(name: str, text: str) -> str:
-    if name.startswith(INTERNAL):
-        return text
     settings = "\n".join(f"  SET {setting}" for setting in SETTINGS)
     return f"{text.rstrip()}\n\nALTER FUNCTION {name}\n{settings};\n"
 
@@ -121,7 +120,7 @@ def check_revision(installed: FunctionSet) -> None:
 
 
 def install_functions(connection: Connection, installed: FunctionSet) -> None:
-    """Replace the functions that differ, drop those without a file, and record the revision.
+    """Replace the functions that differ, drop those that are no longer known, and record the revision.
 
     The caller holds the installation lock and has set the search path to the schema.
     """
@@ -129,35 +128,35 @@ def install_functions(connection: Connection, installed: FunctionSet) -> None:
         "CREATE TABLE IF NOT EXISTS functions (name text PRIMARY KEY, checksum text NOT NULL, "
         "revision integer NOT NULL, oldest integer NOT NULL)"
     )
-    files = load_functions()
-    for file in files:
-        if installed.checksums.get(file.function) != file.checksum:
-            _replace(connection, file)
-    for name in installed.checksums.keys() - {file.function for file in files}:
+    functions = load_functions()
+    for function in functions:
+        if installed.checksums.get(function.name) != function.checksum:
+            _replace(connection, function)
+    for name in installed.checksums.keys() - {function.name for function in functions}:
         _drop(connection, _signatures(connection, name))
     connection.execute("DELETE FROM functions")
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO functions (name, checksum, revision, oldest) VALUES (%s, %s, %s, %s)",
-            [(file.function, file.checksum, REVISION, OLDEST_REVISION) for file in files],
+            [(function.name, function.checksum, REVISION, OLDEST_REVISION) for function in functions],
         )
 
 
-def _replace(connection: Connection, file: FunctionFile) -> None:
+def _replace(connection: Connection, function: Function) -> None:
     """Replace one function in place; if its signature differs, create a new one and drop the old one.
 
     In place is better: calls that run at the same time never see a function disappear.
     """
-    before = _signatures(connection, file.function)
+    before = _signatures(connection, function.name)
     try:
         with connection.transaction():
-            connection.execute(file.text.encode())
+            connection.execute(function.text.encode())
     except (psycopg.errors.InvalidFunctionDefinition, psycopg.errors.AmbiguousFunction):
         # Another result, or other parameter names; or other parameter types: then ALTER FUNCTION finds two functions.
         _drop(connection, before)
-        connection.execute(file.text.encode())
+        connection.execute(function.text.encode())
     else:
-        if len(_signatures(connection, file.function)) > 1:
+        if len(_signatures(connection, function.name)) > 1:
             _drop(connection, before)
 
 

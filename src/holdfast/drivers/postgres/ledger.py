@@ -36,7 +36,7 @@ class Position(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """A row of ``ledger/limits.sql``."""
+    """A row of ``ledger/limits``."""
 
     horizon: int
     trimmed_xid: int

@@ -52,7 +52,7 @@ def reserve(database: Database, lost_answers: LostAnswers, request: Reserve) -> 
     ended: list[int] = []
     for _ in range(UNREADABLE_ROUNDS):
         rows = database.run(call, is_repeatable=False)
-        if rows and rows[0][0] is None:  # no job, see reserve.sql
+        if rows and rows[0][0] is None:  # no job, see reserve
             ended.append(rows.pop(0)[1])
         reservations, buried = read_reservations(database, rows, request.now)
         ended += buried

@@ -53,7 +53,7 @@ class Statements:
         self._queries = {name: _SCHEMA.sub(self._prefix, text) for name, text in _load_queries().items()}
 
     def query(self, name: str) -> str:
-        """Return the statement in ``queries/<name>.sql``; its parameters are named. ``FIND`` may end in ``NEWEST``."""
+        """Return a statement of ``queries/``; its parameters are named. ``FIND`` may end in ``NEWEST``."""
         return self._queries[name]
 
     def select_from(self, name: str, columns: Sequence[str], wanted: Sequence[str]) -> str:

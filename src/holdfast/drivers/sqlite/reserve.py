@@ -133,7 +133,7 @@ def _read_due(tx: Transaction, statement: str, lane: Lane, limit: int) -> Iterat
 
 
 def _with_payloads(tx: Transaction, rows: list[tuple[Lane, Row]]) -> list[tuple[Lane, Row]]:
-    """Replace the sizes in rows of ``reserve/due_sizes.sql`` by the payloads."""
+    """Replace the sizes in rows of ``reserve/due_sizes`` by the payloads."""
     payloads: dict[int, bytes] = dict(tx.run("reserve/payloads", {"jobs": to_json(row[SEQ] for _, row in rows)}))
     return [(lane, (*row[:PAYLOAD], payloads[row[SEQ]], *row[PAYLOAD + 1 :])) for lane, row in rows]
 
@@ -175,7 +175,7 @@ def spend(tx: Transaction, capacity: Capacity) -> None:
 def lease(
     tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str, *, prefetched: bool
 ) -> list[Reservation]:
-    """Lease ready jobs, rows of ``reserve/due.sql``. Those that cannot be read are dead letters afterwards."""
+    """Lease ready jobs, rows of ``reserve/due``. Those that cannot be read are dead letters afterwards."""
     first, bits = tx.next_numbers(len(rows)), token_bytes(len(rows))
     parameters = {
         "jobs": to_json(row[SEQ] for _, row in rows),

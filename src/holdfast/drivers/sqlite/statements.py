@@ -76,11 +76,12 @@ _LISTS = {
 }
 _STATEMENTS = load_statements(__package__, lists={**_LISTS, **OLDEST_FIRST})
 _STATEMENTS.update(
-    (f"find/{name}{NEWEST}", text)
-    for name, text in load_statements(__package__, folder="queries/find", lists={**_LISTS, **NEWEST_FIRST}).items()
+    (name + NEWEST, text)
+    for name, text in load_statements(__package__, lists={**_LISTS, **NEWEST_FIRST}).items()
+    if name.startswith("find/")
 )
 
 
 def sql(name: str) -> str:
-    """Return the statement in ``queries/<name>.sql``; those of ``find`` also exist with ``NEWEST`` after their name."""
+    """Return a statement of ``queries/``; those of ``find`` also exist with ``NEWEST`` after their name."""
     return _STATEMENTS[name]

@@ -57,7 +57,7 @@ class Transaction:
             self.run("space/write", (self.space, self.counter, self.clock, self.ledger_trimmed))
 
     def run(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
-        """Execute the statement in ``queries/<name>.sql``."""
+        """Execute a statement of ``queries/``."""
         return self._connection.execute(sql(name), parameters)
 
     def execute(self, statement: str, parameters: Parameters) -> sqlite3.Cursor:

@@ -1,3 +1,6 @@
+-- Store jobs given as arrays.
+
+-- name: enqueue
 -- Store new jobs in the order of the arrays. Return rows only for jobs whose id, idempotency key or offset exists (laws
 -- L11, L12).
 --
@@ -183,4 +186,146 @@ BEGIN
       FROM unnest(_id, _queue, _domain) AS a (id, queue, domain)
      WHERE a.domain IS NOT NULL AND (a.id IN (SELECT unnest(_inserted))) IS TRUE;
   END IF;
+END $$;
+
+
+-- name: enqueue_one
+-- Store one new job: the same as `enqueue` with a batch of one, in two thirds of its time. `existing` is NULL if the job
+-- was stored (law L12).
+--
+-- Each column of the job is one parameter, named after the column. The job has no offset. Only a job whose id and key have
+-- never been used is stored here. Everything else is left to `enqueue`.
+--
+-- Locks: as enqueue. Index: jobs_lane, the primary keys of jobs, ended and dedupe.
+-- Shape: as in enqueue, the job is inserted before it is looked up in `ended`. The key is looked up in a statement of its
+-- own: as a part of a condition, the query would be started also for a job without a key.
+CREATE OR REPLACE FUNCTION enqueue_one(
+  _space text, _caller_now bigint, _channel text, _owns_transaction boolean, _window bigint, _digest bytea,
+  {stored_scalars}, OUT existing text, OUT conflict boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+  _now bigint := effective_now(_caller_now);
+  _is_key_known boolean := false;
+  _is_inserted boolean := false;
+  _is_new boolean;
+BEGIN
+  IF _channel IS NOT NULL AND coalesce(_run_at, _now) <= _now
+     AND NOT EXISTS (SELECT FROM jobs AS j
+                      WHERE j.space = _space AND j.queue = _queue AND j.type = _type AND j.priority = _priority
+                        AND NOT j.isolated AND j.state = 'ready' AND j.turn AND j.available_at <= _now)
+     AND (NOT _owns_transaction OR pg_try_advisory_xact_lock(1212106567, hashtext(_space)))
+  THEN
+    PERFORM pg_notify(_channel, _space);
+  END IF;
+
+  IF _idempotency_key IS NOT NULL THEN
+    _is_key_known := EXISTS (
+      SELECT FROM dedupe AS d WHERE d.space = _space AND d.queue = _queue AND d.key = _idempotency_key);
+  END IF;
+  IF NOT _is_key_known THEN
+    INSERT INTO jobs ({stored_columns}, space, turn, available_at, enqueued_at)
+    VALUES ({stored_arguments}, _space, _domain IS NULL, coalesce(_run_at, _now), _now)
+    ON CONFLICT (space, id) DO NOTHING;
+    _is_inserted := FOUND;
+  END IF;
+  _is_new := _is_inserted AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = _id);
+
+  IF _is_new AND _idempotency_key IS NOT NULL THEN
+    INSERT INTO dedupe (space, queue, key, job_id, digest, until, while_queued)
+    VALUES (_space, _queue, _idempotency_key, _id, _digest,
+            _now + coalesce(CASE WHEN _unique_for < 0 THEN 0 ELSE _unique_for END,
+                            (SELECT s.dedupe_window FROM settings AS s
+                              WHERE s.space = _space AND s.queue = _queue AND s.type = ''), _window),
+            coalesce(_unique_for < 0, false))
+    ON CONFLICT (space, queue, key) DO NOTHING;
+    _is_new := FOUND;
+  END IF;
+
+  IF NOT _is_new THEN
+    IF _is_inserted THEN
+      DELETE FROM jobs AS j WHERE j.space = _space AND j.id = _id;
+    END IF;
+    SELECT e.existing, e.conflict INTO existing, conflict
+      FROM enqueue(_space, _now, NULL, _owns_transaction, _window, ARRAY[_digest], {stored_singletons}) AS e;
+  ELSIF _domain IS NOT NULL THEN
+    INSERT INTO arrivals (space, queue, domain) VALUES (_space, _queue, _domain);
+  END IF;
+END $$;
+
+
+-- name: enqueue_with_writes
+-- Make registry changes and store new jobs: both, or neither if the version of a change differs. Then the only row has
+-- item 0, and the kind and key of the first such change. Otherwise the rows are those of `enqueue`; the kind is 'past' for an
+-- offset that has ended (code from before offsets reads five columns).
+--
+-- The changes name every entry once. The other parameters are those of `enqueue`.
+--
+-- Locks: the rows of the entries, sorted by kind and key, then as enqueue. Index: the primary key of registry, and as
+-- enqueue. Shape: the entries come first. Of two calls that expect the same version the second waits for the first
+-- before it has stored anything, and nothing has to be undone: a caller's own transaction stays usable.
+CREATE OR REPLACE FUNCTION enqueue_with_writes(
+  _space text, _caller_now bigint, _channel text, _owns_transaction boolean, _window bigint, _kinds text[],
+  _keys text[], _values bytea[], _versions bigint[], _ttls bigint[], _digest bytea[], {stored_parameters}
+) RETURNS TABLE (item integer, existing text, conflict boolean, kind text, key text) LANGUAGE plpgsql AS $$
+DECLARE
+  _now bigint := effective_now(_caller_now);
+BEGIN
+  RETURN QUERY
+  SELECT 0, NULL::text, NULL::boolean, w.kind, w.key
+    FROM write_entries(_space, _now, array_fill(1, ARRAY[cardinality(_kinds)]), _kinds, _keys, _values, _versions,
+                       _ttls) AS w;
+  IF FOUND THEN
+    RETURN;
+  END IF;
+
+  RETURN QUERY
+  SELECT e.item, e.existing, e.conflict, CASE WHEN e.past THEN 'past' END, NULL::text
+    FROM enqueue(_space, _now, _channel, _owns_transaction, _window, _digest, {stored_arguments}) AS e;
+END $$;
+
+
+-- name: replace_dead
+-- Remove the dead jobs that ended before an instant and have a key of these new records; free the keys (laws L12, L13). The
+-- caller stores the records in the same transaction.
+--
+-- A record whose id exists removes nothing. _read_xid and _read_seq are those of `purge`: jobs with unread ledger rows stay.
+--
+-- Locks: the rows of the jobs in ended, sorted by id, and what purge locks; then the keys in dedupe, sorted. Of two calls for
+-- one key the second waits, and finds no dead job then. Index: the primary keys of jobs, ended and dedupe.
+-- Shape: see README.md, Stable plans. A job is removed only under the lock that saw it dead: a requeued one stays.
+CREATE OR REPLACE FUNCTION replace_dead(
+  _space text, _caller_now bigint, _before bigint, _id text[], _queue text[], _key text[],
+  _read_xid bigint DEFAULT NULL, _read_seq bigint DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _holders text[];
+  _removed text[];
+BEGIN
+  _holders := ARRAY(
+    SELECT d.job_id
+      FROM unnest(_id, _queue, _key) AS a (id, queue, key)
+     CROSS JOIN LATERAL (
+       SELECT d.job_id FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
+     WHERE NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = a.id OFFSET 0)
+       AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id OFFSET 0));
+  -- The state is compared after the join: as a condition of it, all dead jobs would be read and compared with the batch.
+  SELECT array_agg(l.id) INTO _holders
+    FROM (SELECT e.id, e.state, e.ended_at
+            FROM (SELECT DISTINCT _space AS space, u.id COLLATE "C" AS id FROM unnest(_holders) AS u (id) ORDER BY 2
+                  OFFSET 0) AS a
+            JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id
+          OFFSET 0 FOR UPDATE OF e) AS l
+   WHERE l.state = 'dead' AND l.ended_at < _before;
+  IF _holders IS NULL THEN
+    RETURN;
+  END IF;
+  _removed := purge(_space, _caller_now, _holders, _read_xid, _read_seq);
+  PERFORM FROM (SELECT _space AS space, u.queue, u.key FROM unnest(_queue, _key) AS u (queue, key)
+                 ORDER BY u.queue, u.key OFFSET 0) AS a
+     JOIN dedupe AS d ON d.space = ANY (ARRAY[a.space]) AND d.queue = a.queue AND d.key = a.key
+      FOR UPDATE OF d;
+  DELETE FROM dedupe AS d
+   USING (SELECT _space AS space, u.queue, u.key FROM unnest(_queue, _key) AS u (queue, key) OFFSET 0) AS a
+   WHERE d.space = ANY (ARRAY[a.space]) AND d.queue = a.queue AND d.key = a.key
+     AND (d.job_id IN (SELECT unnest(_removed))) IS TRUE;
 END $$;

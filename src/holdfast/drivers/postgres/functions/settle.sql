@@ -1,3 +1,136 @@
+-- End leases.
+
+-- name: ack
+-- Acknowledge a batch of jobs, each named once, without registry writes: by far the most common settlement. The jobs
+-- move to `ended` with one ledger row each. Return rows only for refused acks.
+--
+-- Locks: the rows of the jobs, sorted by id, then their domains. Index: the primary key of jobs.
+-- Shape: one statement, no transitions. The condition names the token and not the state: only a job in flight has a
+-- token, and on an empty table the planner would use a condition on the state to read the index of all leases.
+-- Ledger numbers are drawn before the delete, in batch order; sorting the deleted rows instead took longer. See
+-- README.md, Stable plans.
+CREATE OR REPLACE FUNCTION ack(
+  _space text, _caller_now bigint, _ids text[], _tokens text[], _started bigint[], _results bytea[], _details text[]
+) RETURNS TABLE (item integer, code text, state text, expires_at bigint, now bigint, kind text, key text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  _now bigint := effective_now(_caller_now);
+  _ended bigint;
+  _seqs bigint[] := ARRAY(SELECT nextval('ledger_seq') FROM generate_series(1, cardinality(_ids)));
+  _queues text[];
+  _domains text[];
+  _offsets bigint[];
+  _key_queues text[];
+  _keys text[];
+BEGIN
+  WITH removed AS (
+    DELETE FROM jobs AS j
+     USING (SELECT _space AS space, u.* FROM unnest(_ids, _tokens, _started, _results, _details) WITH ORDINALITY
+                   AS u (id, token, started_at, result, detail, item) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
+     WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id AND j.token = a.token AND j.expires_at > _now
+    RETURNING j.*, a.item, a.started_at AS began_at, a.result, coalesce(a.detail, '') AS detail
+  ), moved AS (
+    INSERT INTO ended ({fixed_columns}, space, seq, state, available_at, enqueued_at, ended_at, run_at, attempts,
+                       crashes, cancel_requested, noted, last_verb, last_token, last_error, failed_at, result)
+    SELECT {r.fixed_columns}, r.space, r.seq, 'done', r.available_at, r.enqueued_at, _now, r.run_at, r.attempts,
+           r.crashes, r.cancel_requested, r.noted, 'ack', r.token, r.last_error, r.failed_at, r.result
+      FROM removed AS r
+  ), recorded AS (
+    INSERT INTO ledger (seq, space, job_id, type, queue, domain, "offset", attempt, fence, worker, enqueued_at,
+                        available_at, reserved_at, started_at, ended_at, ending, state, detail, error)
+    SELECT _seqs[r.item], r.space, r.id, r.type, r.queue, r.domain, r."offset", r.attempts, r.fence, r.worker,
+           r.enqueued_at, r.available_at, r.reserved_at, coalesce(r.began_at, r.started_at), _now, 'acked', 'done',
+           r.detail, ''
+      FROM removed AS r
+  )
+  SELECT count(*), array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r."offset") FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL),
+         array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL)
+    INTO _ended, _queues, _domains, _offsets, _key_queues, _keys FROM removed AS r;
+
+  IF _domains IS NOT NULL THEN
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, NULL, true);
+  END IF;
+  IF _keys IS NOT NULL THEN
+    PERFORM note_key_changes(_space, _key_queues, _keys, false);
+  END IF;
+
+  IF _ended < cardinality(_ids) THEN
+    -- Check the whole batch: an ack that succeeded just now looks like a repeated one, which is not refused.
+    RETURN QUERY
+    SELECT r.* FROM (SELECT array_agg(i.item) AS items, array_agg('ack'::text) AS verbs
+                       FROM generate_series(1, cardinality(_ids)) AS i (item)) AS a
+     CROSS JOIN LATERAL refusals(_space, _now, a.items, _ids, _tokens, a.verbs) AS r;
+  END IF;
+END $$;
+
+
+-- name: ack_with_writes
+-- Acknowledge a batch of jobs, each named once, with registry changes, which name every entry once. An ack makes all its
+-- changes, or is refused if the version of one differs. Return rows only for refused acks.
+--
+-- _writers has the item of each change. Locks: the rows of the jobs, sorted by id, then registry entries, then domains.
+-- Index: the primary keys of jobs and registry. Shape: `ack` ends the leases, in less time than `settle` with its
+-- transitions. For a refused item it gets a token that no lease has. See README.md, Stable plans.
+CREATE OR REPLACE FUNCTION ack_with_writes(
+  _space text, _caller_now bigint, _ids text[], _tokens text[], _started bigint[], _results bytea[], _details text[],
+  _writers integer[], _kinds text[], _keys text[], _values bytea[], _versions bigint[], _ttls bigint[]
+) RETURNS TABLE (item integer, code text, state text, expires_at bigint, now bigint, kind text, key text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  _now bigint := effective_now(_caller_now);
+  _valid integer[];
+  _refused integer[];
+  _refused_kinds text[];
+  _refused_keys text[];
+BEGIN
+  -- A row that changed while this statement waited for its lock is compared again.
+  SELECT array_agg(l.item) INTO _valid
+    FROM (SELECT a.item
+            FROM (SELECT _space AS space, u.* FROM unnest(_ids, _tokens) WITH ORDINALITY AS u (id, token, item)
+                   ORDER BY u.id COLLATE "C" OFFSET 0) AS a
+            JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
+           WHERE j.token = a.token AND j.expires_at > _now
+             FOR UPDATE OF j) AS l;
+  IF coalesce(cardinality(_valid), 0) < cardinality(_ids) THEN
+    SELECT array_agg(w.item ORDER BY w.position), array_agg(w.kind ORDER BY w.position),
+           array_agg(w.key ORDER BY w.position), array_agg(w.value ORDER BY w.position),
+           array_agg(w.version ORDER BY w.position), array_agg(w.ttl ORDER BY w.position)
+      INTO _writers, _kinds, _keys, _values, _versions, _ttls
+      FROM unnest(_writers, _kinds, _keys, _values, _versions, _ttls) WITH ORDINALITY
+           AS w (item, kind, key, value, version, ttl, position)
+     WHERE (w.item IN (SELECT unnest(_valid))) IS TRUE;
+  END IF;
+
+  IF _writers IS NULL THEN
+    NULL;
+  ELSIF (SELECT count(DISTINCT w.item) FROM unnest(_writers) AS w (item)) = cardinality(_writers) THEN
+    SELECT array_agg(_writers[r.position]), array_agg(_kinds[r.position]), array_agg(_keys[r.position])
+      INTO _refused, _refused_kinds, _refused_keys
+      FROM unnest(write_each(_space, _now, _kinds, _keys, _values, _versions, _ttls)) AS r (position);
+  ELSE
+    SELECT array_agg(r.item), array_agg(r.kind), array_agg(r.key) INTO _refused, _refused_kinds, _refused_keys
+      FROM write_entries(_space, _now, _writers, _kinds, _keys, _values, _versions, _ttls) AS r;
+  END IF;
+  IF _refused IS NOT NULL THEN
+    RETURN QUERY
+    SELECT r.item, 'write refused', NULL::text, NULL::bigint, _now, r.kind, r.key
+      FROM unnest(_refused, _refused_kinds, _refused_keys) AS r (item, kind, key);
+    _tokens := ARRAY(SELECT CASE WHEN t.item IN (SELECT unnest(_refused)) THEN '?' ELSE t.token END
+                       FROM unnest(_tokens) WITH ORDINALITY AS t (token, item) ORDER BY t.item);
+  END IF;
+
+  RETURN QUERY
+  SELECT a.* FROM ack(_space, _now, _ids, _tokens, _started, _results, _details) AS a
+   WHERE a.item NOT IN (SELECT unnest(coalesce(_refused, '{}')));
+END $$;
+
+
+-- name: settle
 -- End leases by any mix of verbs. Return rows only for refused settlements.
 --
 -- _runs has the first item of each run. A run is a part of the batch that names every job and every registry entry
@@ -104,4 +237,19 @@ BEGIN
   IF _held_keys IS NOT NULL THEN
     PERFORM hold_keys(_space, _held_queues, _held_keys, _held_until);
   END IF;
+END $$;
+
+
+-- name: remove_repeated_endings
+-- Remove the endings of jobs that are not ended: an id stands in jobs or in ended. Only changes from outside of the
+-- driver put an id in both. The job in jobs may be leased, so it stays, and its ending replaces the earlier one; the
+-- ledger keeps the rows of both.
+--
+-- Locks: the removed rows. Index: the primary keys of jobs and ended; it reads all jobs of the space. The driver calls
+-- this function when ending a job has failed with a unique violation, and then repeats the call.
+CREATE OR REPLACE FUNCTION remove_repeated_endings(_space text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM ended AS e
+   USING (SELECT j.space, j.id FROM jobs AS j WHERE j.space = _space ORDER BY j.id OFFSET 0) AS a
+   WHERE e.space = ANY (ARRAY[a.space]) AND e.id = a.id;
 END $$;

@@ -1,7 +1,0 @@
--- A page of the entries of one kind in the order of keys, from `start` up to but without `stop` (NULL: to the end).
--- Index: the primary key.
-SELECT key, value, version, expires_at FROM holdfast.registry
- WHERE space = %(space)s AND kind = %(kind)s AND key >= %(start)s AND key > %(after)s
-   AND (%(stop)s::text IS NULL OR key < %(stop)s)
-   AND (expires_at IS NULL OR expires_at > (SELECT holdfast.effective_now(%(now)s)))
- ORDER BY key LIMIT %(limit)s

@@ -1,2 +1,0 @@
--- The items of the batch that are valid acks.
-SELECT item FROM holdfast_acking

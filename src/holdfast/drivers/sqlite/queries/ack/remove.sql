@@ -1,2 +1,0 @@
--- Leave out an ack whose registry writes are refused.
-DELETE FROM holdfast_acking WHERE item = ?
