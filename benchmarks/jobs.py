@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid_utils
 
 from holdfast.clock import SystemClock
-from holdfast.driver import Driver, JobBatch, JobRecord
+from holdfast.driver import JobBatch, JobRecord, Store
 
 QUEUE = "bench"
 TYPE = "bench.noop"
@@ -25,7 +25,7 @@ def make_batch(count: int) -> JobBatch:
     return JobBatch(make_records(1)[0], [str(uuid_utils.uuid7()) for _ in range(count)], [PAYLOAD] * count)
 
 
-def fill(driver: Driver, count: int, **fields: object) -> None:
+def fill(driver: Store, count: int, **fields: object) -> None:
     """Enqueue new records in batches."""
     for start in range(0, count, FILL_BATCH):
         driver.enqueue(make_records(min(FILL_BATCH, count - start), **fields))

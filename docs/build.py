@@ -25,9 +25,9 @@ from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
 from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers.http.description import DriverDescription
+from holdfast.drivers.http.protocol import PROTOCOL_VERSION
 from holdfast.drivers.postgres.engine import CAPABILITIES
-from holdfast.drivers.remote.description import DriverDescription
-from holdfast.drivers.remote.verbs import PROTOCOL_VERSION
 from holdfast.observability import events
 from holdfast.observability.metric_table import METRICS
 from holdfast.service.problems import Code, Problem

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.clock import HOUR, SECOND
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.store import Store
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease
 from holdfast.model.ledger import Ending

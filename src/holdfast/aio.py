@@ -17,12 +17,14 @@ from typing import Self, TypeVar, overload
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.connect import connect
+from holdfast.drivers.answers import Page
 from holdfast.drivers.caller_connection import Kind, is_async, kind_of
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Driver, Page, ResumeAction
 from holdfast.drivers.on_loop import OnLoop
+from holdfast.drivers.store import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord, State
 from holdfast.model.lease import Enqueued
@@ -45,7 +47,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Store,
         *,
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
@@ -113,7 +115,7 @@ class AsyncClient:
         self._threads = _Threads()
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> Store:
         """The driver of the store. It is opened in this thread if no call has opened it."""
         return self._current().driver
 

@@ -27,8 +27,7 @@ from holdfast.client import Client, EnqueueKeywords, check_driver
 from holdfast.clock import Clock
 from holdfast.connect import check_text, connect
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import NamedSpace
+from holdfast.drivers.store import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model import bounds
@@ -202,7 +201,7 @@ class Holdfast:
     @property
     def _store_space(self) -> str:
         """The space that the open store works in."""
-        return self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
+        return self.driver.space_name
 
     def _open_signer(self) -> Signer | None:
         """Return what signs and verifies the jobs of the space; None if the settings turn signing off."""

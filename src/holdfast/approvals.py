@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.control_characters import quote
 from holdfast.model.job import JobRecord

@@ -13,23 +13,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 from holdfast.approvals import approve
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.domain_log import log_domain_action
+from holdfast.drivers.answers import Page
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import (
-    Change,
-    DomainInfo,
-    DomainStatus,
-    Driver,
-    Page,
-    ResumeAction,
-    Store,
-)
+from holdfast.drivers.store import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
-from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
+from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, WaitTimeout
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
 from holdfast.wire import codec as codecs
 from holdfast.wire.codec import Codec
@@ -66,7 +61,7 @@ class Client:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Store,
         *,
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
@@ -211,7 +206,7 @@ class Client:
         self,
         requests: Sequence[JobRequest],
         encode: Callable[[Sequence[JobRequest]], Sequence[JobRecord]],
-        driver: Driver,
+        driver: Store,
         store_records: Callable[[Sequence[JobRecord]], list[Enqueued]] | None = None,
     ) -> tuple[list[Enqueued], Sequence[JobRecord]]:
         """Store the jobs inside the middleware; return the answers and the records. ``encode`` makes the records.
@@ -240,7 +235,7 @@ class Client:
 
     def get(self, job_id: str) -> JobRecord | None:
         """Return the job as it is stored now; None if this space does not know it. A joined driver cannot read jobs."""
-        return self._store.get(job_id)
+        return self.driver.get(job_id)
 
     def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:
         """Wait until the job is done, dead or cancelled, and return it. ``timeout=None`` has no limit, 0 reads once.
@@ -276,9 +271,9 @@ class Client:
         It is kept as long as the store keeps an ended job. An attempt whose process was killed has no output.
         """
         job_id = job if isinstance(job, str) else job.id
-        if not self._store.capabilities.has(Feature.REGISTRY):
+        if not self.driver.capabilities.has(Feature.REGISTRY):
             return None
-        [entry] = self._store.read(EXECUTION_KIND, [job_id])
+        [entry] = self.driver.read(EXECUTION_KIND, [job_id])
         return read_execution(entry)
 
     def requeue(self, job_ids: Sequence[str]) -> list[bool]:
@@ -286,7 +281,7 @@ class Client:
 
         Also if the idempotency key of such a job is done by another job: an operator decides, and the job runs.
         """
-        store = self._store
+        store = self.driver
         if store.capabilities.has(Feature.REGISTRY) and store.scan(MARK_KIND, limit=1):
             records = [record for record in map(store.get, job_ids) if record is not None]
             keys = [mark_key(record.queue, record.idempotency_key) for record in records if record.idempotency_key]
@@ -302,7 +297,7 @@ class Client:
         """
         if self.signer is None:
             raise InvalidInput("signer", wanted="a client with a signer: see `open_signer`", got="none")
-        approve(self._store, self.signer, jobs)
+        approve(self.driver, self.signer, jobs)
         return self.requeue([job.id for job in jobs])
 
     def domains(
@@ -315,7 +310,7 @@ class Client:
         after: str | None = None,
     ) -> Page[DomainInfo]:
         """Return a page of the domains that have open jobs or are halted, ordered by queue and name."""
-        return self._store.domains(queue, status=status, name=name, limit=limit, after=after)
+        return self.driver.domains(queue, status=status, name=name, limit=limit, after=after)
 
     def resume_domain(
         self,
@@ -329,7 +324,7 @@ class Client:
 
         With ``position``, the domain waits for no offset below it any more. Logs ``domain.resumed``.
         """
-        changed = self._store.resume(queue, domain, action, position=position)
+        changed = self.driver.resume(queue, domain, action, position=position)
         if changed:
             log_domain_action("domain.resumed", queue, domain, reason=action.value, position=position)
         return changed
@@ -339,7 +334,7 @@ class Client:
 
         Returns False if the domain has an open job, or nothing to remove. Logs ``domain.forgotten``.
         """
-        forgotten = self._store.forget_domain(queue, domain)
+        forgotten = self.driver.forget_domain(queue, domain)
         if forgotten:
             log_domain_action("domain.forgotten", queue, domain)
         return forgotten
@@ -350,21 +345,15 @@ class Client:
         ``inflight`` means that a cancel was requested: the job becomes cancelled unless its handler succeeds. A job
         that has ended does not change.
         """
-        [state] = self._store.cancel([job_id])
+        [state] = self.driver.cancel([job_id])
         if state is None:
             raise JobNotFound(job_id)
         return state
 
-    def _driver_for(self, connection: object, on_conflict: OnConflict) -> Driver:
+    def _driver_for(self, connection: object, on_conflict: OnConflict) -> Store:
         if on_conflict not in ("raise", "return"):
             raise InvalidInput("on_conflict", wanted="'raise' or 'return'", got=on_conflict)
         return self.driver if connection is None else self.driver.joined(connection)
-
-    @property
-    def _store(self) -> Store:
-        if not isinstance(self.driver, Store):
-            raise Unsupported(self.driver.capabilities.driver, "reading jobs", "this driver only enqueues")
-        return self.driver
 
     def _get_existing(self, job_id: str) -> JobRecord:
         record = self.get(job_id)

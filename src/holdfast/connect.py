@@ -14,7 +14,7 @@ from holdfast.errors import ConnectError
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
-    from holdfast.drivers.contract import Store
+    from holdfast.drivers.store import Store
 
 STORE_SCHEME = "store"  # store:NAME is the store of that name in the settings
 ENTRY_POINT_GROUP = "holdfast.drivers"  # of drivers in other packages: scheme = "package.module:open_url"

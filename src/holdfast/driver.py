@@ -1,6 +1,6 @@
 """The public API for authors of drivers, and for programs that call a store directly.
 
-A driver is an ``Engine``: a method for each of the ``requests``. ``EngineStore`` is the store in front of it. The store
+A driver is an ``Engine``: a method for each of the ``requests``. ``Store`` stands in front of it. The store
 checks requests, and refuses what the engine does not offer. An engine takes decisions from the pure functions below, so
 that every driver decides the same way. ``holdfast.testing.drivers`` checks a driver against the contract.
 
@@ -10,45 +10,29 @@ raises or returns.
 
 from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
 from holdfast.drivers import requests
-from holdfast.drivers.answers import Diagnosis as StoreDiagnosis
-from holdfast.drivers.answers import JobColumns, LedgerTuples, Reaped, Reserved, Stored
-from holdfast.drivers.capabilities import Capabilities, Durability, Feature
-from holdfast.drivers.contract import (
-    Admin,
-    DomainInfo,
-    DomainStatus,
-    Driver,
+from holdfast.drivers.answers import (
+    Diagnosis,
     Inspection,
-    JobFilter,
+    JobColumns,
+    LedgerDelay,
+    LedgerTuples,
     Page,
     QueueCounts,
-    Registry,
-    ResumeAction,
-    Store,
+    Reaped,
+    Reserved,
+    SpaceRemoval,
+    Stored,
     Trimmed,
 )
+from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.drivers.engine import Engine
-from holdfast.drivers.optional import (
-    AuditScan,
-    CancelWait,
-    CountEstimates,
-    Diagnosis,
-    ExpiredLeases,
-    JobScan,
-    LeasedEnqueue,
-    LedgerDelay,
-    LedgerDiagnosis,
-    LedgerScan,
-    NamedSpace,
-    SpaceAdmin,
-    SpaceRemoval,
-    WebhookScan,
-)
 from holdfast.drivers.settle_one import ack, fail, release, retry
-from holdfast.drivers.store import Store as EngineStore
+from holdfast.drivers.store import Store
 from holdfast.drivers.url_options import read_options
 from holdfast.ledger_reader import LedgerReader, find_webhooks
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
+from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
@@ -83,27 +67,20 @@ __all__ = [
     "MINUTE",
     "SECOND",
     "Ack",
-    "Admin",
-    "AuditScan",
     "Bucket",
-    "CancelWait",
     "Capabilities",
     "Capacity",
     "Change",
     "Clock",
     "Column",
-    "CountEstimates",
     "Diagnosis",
     "DomainInfo",
     "DomainStatus",
-    "Driver",
     "Durability",
     "Ending",
     "Engine",
-    "EngineStore",
     "Enqueued",
     "Entry",
-    "ExpiredLeases",
     "Fail",
     "Feature",
     "Gaps",
@@ -114,21 +91,16 @@ __all__ = [
     "JobColumns",
     "JobFilter",
     "JobRecord",
-    "JobScan",
     "Kind",
     "Lane",
     "Lease",
-    "LeasedEnqueue",
     "LedgerDelay",
-    "LedgerDiagnosis",
     "LedgerReader",
     "LedgerRow",
-    "LedgerScan",
     "LedgerTuples",
     "Limit",
     "LimitOrigin",
     "ManualClock",
-    "NamedSpace",
     "Note",
     "OnExhausted",
     "Page",
@@ -136,7 +108,6 @@ __all__ = [
     "QueueSettings",
     "Reader",
     "Reaped",
-    "Registry",
     "Release",
     "Reservation",
     "Reserved",
@@ -144,16 +115,13 @@ __all__ = [
     "Retention",
     "Retry",
     "Settlement",
-    "SpaceAdmin",
     "SpaceRemoval",
     "State",
     "Store",
-    "StoreDiagnosis",
     "Stored",
     "SystemClock",
     "Transition",
     "Trimmed",
-    "WebhookScan",
     "ack",
     "after_expiry",
     "after_settlement",

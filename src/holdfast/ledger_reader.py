@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import WebhookScan
+from holdfast.drivers.requests import Inspect
+from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
@@ -91,9 +91,8 @@ def read_readers(store: Store, *, after: str = "", limit: int = 100) -> list[Rea
 
 def find_webhooks(store: Store, job_ids: Sequence[str]) -> dict[str, str]:
     """Return the webhooks of these jobs by job id; jobs without one, and jobs that were removed, are left out."""
-    if isinstance(store, WebhookScan):
-        return store.webhooks(job_ids)
-    return {job.id: job.webhook for job in read_jobs(store, job_ids).values() if job.webhook is not None}
+    found = store.do(Inspect(job_ids=job_ids, payloads=False))
+    return {job_id: one.job.webhook for job_id, one in found.items() if one.job.webhook is not None}
 
 
 def read_jobs(store: Store, job_ids: Sequence[str]) -> dict[str, JobRecord]:

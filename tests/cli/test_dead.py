@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 import holdfast
-from holdfast.drivers.contract import JobFilter
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 
 

@@ -9,11 +9,11 @@ import holdfast
 from holdfast import Client, JobRequest
 from holdfast.cli.doctor import store_checks
 from holdfast.clock import DAY, HOUR, MINUTE, ManualClock, SystemClock
-from holdfast.drivers.contract import Change
 from holdfast.drivers.migrations import newest_version
 from holdfast.drivers.sqlite import migrations
 from holdfast.key_file import rotate
 from holdfast.model import bounds
+from holdfast.model.registry import Change
 from holdfast.settings import NAMES
 
 

@@ -18,10 +18,11 @@ import holdfast.driver
 from holdfast import Client, Holdfast, JobRequest, Unrecoverable
 from holdfast.clock import MINUTE
 from holdfast.driver import JobRecord
-from holdfast.drivers.contract import Change, Page
+from holdfast.drivers.answers import Page
 from holdfast.drivers.requests import Find
 from holdfast.drivers.sqlite import SqliteEngine
 from holdfast.model.lease import Note
+from holdfast.model.registry import Change
 from holdfast.wire.guard_entries import MARK_KIND, Holder, mark_key
 
 UNSAFE = {

@@ -6,7 +6,8 @@ import holdfast
 from holdfast.clock import SECOND, ManualClock
 from holdfast.driver import Ack, Fail, JobRecord, State
 from holdfast.drivers import estimates
-from holdfast.drivers.estimates import Estimate, count_jobs
+from holdfast.drivers.estimates import Estimate
+from holdfast.drivers.requests import Counts
 
 NOW = 1_800_000_000 * SECOND
 HOUR = 3600 * SECOND
@@ -81,7 +82,7 @@ def test_states_and_queues_that_were_not_asked_for_are_left_out(store):
 def test_a_store_without_estimates_is_counted():
     with holdfast.connect("memory://", clock=ManualClock(NOW)) as store:
         store.enqueue(jobs(3))
-        assert [row.ready for row in count_jobs(store)] == [3]
+        assert [row.ready for row in store.do(Counts(estimate=True))] == [3]
 
 
 def test_a_count_that_was_cut_is_never_below_what_was_counted():

@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast import Holdfast, connect
 from holdfast.cron.runner import CronRunner
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.store import Store
+from holdfast.model.filters import JobFilter
 from holdfast.model.settlement import Ack
 
 SCHEDULERS = 3

@@ -10,8 +10,8 @@ from holdfast import Holdfast
 from holdfast.cron.reports import FireStatus
 from holdfast.cron.runner import CronRunner
 from holdfast.cron.worker_thread import CronThread
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.worker.guard import Guard
 from holdfast.worker.processes.running import Run

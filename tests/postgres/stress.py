@@ -12,10 +12,12 @@ import psycopg
 
 import holdfast
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Change, DomainStatus, ResumeAction, Store
+from holdfast.drivers.store import Store
+from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 QUEUES = ("p", "q")

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import Change
 from holdfast.errors import WriteRefused
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 from tests.postgres.stress import count_deadlocks_of_random_verbs

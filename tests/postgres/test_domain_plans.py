@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import Gaps, OnExhausted, QueueSettings
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.job import JobRecord
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.test_plans import ExplainedSession

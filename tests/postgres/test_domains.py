@@ -8,18 +8,13 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import (
-    Change,
-    DomainStatus,
-    Gaps,
-    OnExhausted,
-    QueueSettings,
-    ResumeAction,
-)
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
 from holdfast.drivers.postgres.settle import MIN_SEPARATE_ACKS, pack_acks
 from holdfast.errors import LeaseMismatch
+from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.lease import Enqueued
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.drivers.contract import Change
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.postgres.commit_outcome import _is_committed
 from holdfast.errors import StoreUnavailable, WriteRefused
 from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 from tests.postgres.conftest import NOW
 from tests.postgres.proxy import LosingProxy
 from tests.postgres.test_wait import wait_until

@@ -7,11 +7,11 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import QueueSettings
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.job import JobRecord
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.test_plans import ExplainedSession

@@ -7,9 +7,9 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE, SECOND
-from holdfast.drivers.contract import QueueSettings
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.waiting import wait_until

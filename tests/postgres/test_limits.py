@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import QueueSettings
+from holdfast.model.queue_settings import QueueSettings
 from tests.postgres.conftest import NOW
 from tests.waiting import wait_until
 

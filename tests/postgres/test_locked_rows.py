@@ -4,8 +4,8 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import Change
 from holdfast.model.isolation import Isolation
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import Change, OnExhausted, QueueSettings, ResumeAction
 from holdfast.errors import StoreUnavailable
+from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests.postgres.conftest import NOW, open_store
 from tests.postgres.proxy import LosingProxy

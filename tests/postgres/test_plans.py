@@ -15,13 +15,14 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import DAY, MINUTE
-from holdfast.drivers.contract import FIND_LIMIT, JobFilter
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
 from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
 from holdfast.drivers.postgres.functions import load_functions
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.settle import find_writes, pack_acks, pack_settlements, pack_writes
+from holdfast.drivers.requests import FIND_LIMIT
+from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.registry import Change

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from holdfast.clock import HOUR
-from holdfast.drivers.contract import JobFilter
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Release, Retry

@@ -8,9 +8,9 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import OnExhausted, QueueSettings
 from holdfast.drivers.postgres import admin, listen
 from holdfast.drivers.postgres.timing import PostgresTiming
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Fail
 from tests.postgres.conftest import open_store
 

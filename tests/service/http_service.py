@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import httpx
 
 from holdfast import connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.observability.prometheus import PrometheusMetrics
 from holdfast.service.http.server import HttpServer
 from holdfast.service.service import Service

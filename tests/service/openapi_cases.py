@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from holdfast.drivers.remote.verbs import CONTENT_TYPE
+from holdfast.drivers.http.protocol import CONTENT_TYPE
 
 schemathesis.serializer.alias(CONTENT_TYPE, "application/octet-stream")
 

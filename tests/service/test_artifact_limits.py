@@ -20,8 +20,8 @@ from holdfast.artifacts.manifest import MANIFEST_KIND
 from holdfast.artifacts.uploads import UPLOAD_KIND, begin_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage
 from holdfast.clock import HOUR, SECOND, ManualClock, SystemClock
-from holdfast.drivers.contract import Change
 from holdfast.model.job import JobRecord
+from holdfast.model.registry import Change
 from holdfast.service import artifact_transfers, limits
 from holdfast.service.routes.artifacts import MAX_SPACE_ARTIFACTS, MAX_TASK_ARTIFACTS
 from holdfast.service.timing import ServiceTiming

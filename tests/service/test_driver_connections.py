@@ -15,11 +15,12 @@ import pytest
 
 from holdfast import connect
 from holdfast.app import Holdfast
-from holdfast.drivers.contract import Change, JobFilter
-from holdfast.drivers.optional import LedgerScan
-from holdfast.drivers.remote.verbs import PROTOCOL_VERSION
+from holdfast.drivers.http.protocol import PROTOCOL_VERSION
+from holdfast.drivers.requests import ReadTuples, Reserve, Wait
 from holdfast.errors import ConnectError, InvalidInput, StoreBusy, StoreClosed, StoreUnavailable
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
 from holdfast.settings import Settings
 from holdfast.worker.options import WorkerOptions
@@ -86,7 +87,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(service):
         for _ in range(3):
             store.get("unknown")
         assert proxy.connections == 1
-        [idle] = store._service.connections._idle
+        [idle] = store.engine._service.connections._idle
         idle.sock.close()
         assert store.write([Change(kind="kind", key="idle", value=b"1")])[0].version > 0
         assert proxy.connections == 2
@@ -104,7 +105,7 @@ def test_a_wait_ends_when_the_store_is_closed(service):
         return "ended"
 
     waiting = in_thread(wait)
-    while not store._service.connections._in_use:
+    while not store.engine._service.connections._in_use:
         time.sleep(0.01)
     store.close()
     assert waiting() == "closed"
@@ -113,14 +114,14 @@ def test_a_wait_ends_when_the_store_is_closed(service):
 def test_a_forked_process_opens_its_own_connections(service):
     with connect(service.url) as store:
         store.get("unknown")
-        [idle] = store._service.connections._idle
+        [idle] = store.engine._service.connections._idle
         child = os.fork()
         if child == 0:
-            is_new = store.get("unknown") is None and idle not in store._service.connections._idle
+            is_new = store.get("unknown") is None and idle not in store.engine._service.connections._idle
             os._exit(0 if is_new else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert store.get("unknown") is None
-        assert store._service.connections._idle == [idle]
+        assert store.engine._service.connections._idle == [idle]
 
 
 def test_certificates_are_checked(service, tmp_path):
@@ -192,19 +193,19 @@ def test_a_job_that_the_caller_cannot_reserve_does_not_keep_its_waits_busy(servi
         store.enqueue([job("strange")])
         began = time.monotonic()
         for _ in range(6):
-            assert store.reserve(["strange"], limit=1, lease_for=LEASE, types=["known"]) == []
-            store.wait(["strange"], timeout=TIMEOUT_SECONDS)
-        assert time.monotonic() - began > 0.3  # 20 ms before the second one, then twice as long each time
+            found = store.do(Reserve(queues=["strange"], limit=1, lease_for=LEASE, types=["known"]))
+            assert found.reservations == []
+            store.do(Wait(queues=["strange"], timeout=0.2, since=found.mark))
+        assert time.monotonic() - began > 1.0
 
 
 def test_the_ledger_is_read_as_tuples(service):
     with connect(service.url) as store:
-        assert isinstance(store, LedgerScan)
         store.enqueue([job("tuples")])
         [reservation] = store.reserve(["tuples"], limit=1, lease_for=LEASE)
         store.settle([Ack(reservation.lease)])
-        wanted = service.store.ledger_tuples(None, 1000)
-        rows, cursor = store.ledger_tuples(None, 1000)
+        wanted = service.store.do(ReadTuples())
+        rows, cursor = store.do(ReadTuples())
         assert ([tuple(row) for row in rows], cursor) == ([tuple(row) for row in wanted[0]], wanted[1])
 
 
@@ -224,13 +225,13 @@ def test_a_page_of_large_jobs_is_cut(service, monkeypatch):
 
 
 def test_jobs_that_are_too_large_together_are_not_all_read(service, monkeypatch):
-    monkeypatch.setattr("holdfast.service.driver_calls.MAX_ANSWER_BYTES", 1 << 20)
-    kind, read = type(service.store), []
+    monkeypatch.setattr("holdfast.service.driver.calls.MAX_ANSWER_BYTES", 1 << 20)
+    kind, read = type(service.store.engine), []
     inspect = kind.inspect
 
-    def spy(store, job_ids, **options):
-        read.append(len(job_ids))
-        return inspect(store, job_ids, **options)
+    def spy(engine, request):
+        read.append(len(request.job_ids))
+        return inspect(engine, request)
 
     monkeypatch.setattr(kind, "inspect", spy)
     jobs = [job(f"many-{number:03}", queue="many", payload=b"x" * 20_000) for number in range(250)]

@@ -9,17 +9,18 @@ import pytest
 
 from holdfast import connect
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Change, QueueSettings, ResumeAction, Store
 from holdfast.drivers.http.service_calls import ServiceCalls
 from holdfast.drivers.http.token import TokenSource
 from holdfast.drivers.http.url import read_address
-from holdfast.drivers.optional import Diagnosis, SpaceAdmin
-from holdfast.drivers.remote.arguments import JobArguments
-from holdfast.drivers.remote.verbs import VERBS
+from holdfast.drivers.requests import Diagnose, Enqueue, Inspect, LeaseTerms, Spaces
+from holdfast.drivers.store import Store
 from holdfast.errors import ConnectError, InvalidInput, StoreUnavailable, Unsupported
 from holdfast.model import retention
+from holdfast.model.domain import ResumeAction
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
 from holdfast.settings.serve import AuthMode
 from holdfast.worker.maintenance import Maintenance
@@ -94,18 +95,21 @@ def test_another_space_needs_the_role_admin(guarded, open_as):
         open_as("driver", space="other")
     store = open_as("driver")
     assert not store.capabilities.has(Feature.SPACES)
-    assert not isinstance(store, SpaceAdmin | Diagnosis)
+    facts = store.do(Diagnose())
+    assert (facts.table_sizes, facts.ledger_delay) == ({}, None)  # they tell about other spaces, too
     with pytest.raises(Unsupported, match="the token is for one space"):
         store.space("main")
+    with pytest.raises(Unsupported, match="the token is for one space"):
+        store.do(Spaces())
     forged = ServiceCalls(read_address(urlsplit(guarded.url)), TokenSource(None))
     with pytest.raises(Unsupported, match="another space than that of the token"):
-        forged.call(VERBS["get"], JobArguments(job_id="j1", space="main"))
+        forged.call(Inspect(job_ids=["j1"]), space="main")
     forged.connections.close()
     store.enqueue([job(6, queue="own")])
     operator = open_as("operator")
     assert operator.space("acme").space_name == "acme"
-    assert isinstance(operator, SpaceAdmin)
-    assert "acme" in operator.spaces().items
+    assert "acme" in operator.do(Spaces()).items
+    assert operator.do(Diagnose()).table_sizes
 
 
 def test_verbs_of_operators_need_the_role_admin(open_as):
@@ -160,7 +164,7 @@ def test_queues_of_the_service_are_refused(open_as):
     store, queue = open_as("driver"), "holdfast.webhooks"
     for call in (
         lambda: store.enqueue([job(4), job(5, queue=queue)]),
-        lambda: store.enqueue_leased([job(5, queue=queue)], lease_for=LEASE),
+        lambda: store.do(Enqueue(jobs=[job(5, queue=queue)], lease=LeaseTerms(lease_for=LEASE))),
         lambda: store.enqueue(JobBatch(job(5, queue=queue), ["j5"], [b"1"])),
         lambda: store.reserve(["q", queue], limit=1, lease_for=LEASE),
         lambda: store.configure(queue, QueueSettings(max_inflight=1), only=["max_inflight"]),
@@ -195,7 +199,7 @@ def test_a_token_file_is_read_again_when_the_token_is_refused(guarded, tmp_path)
     with connect(f"{guarded.url}?token_file={file}") as store:
         assert store.get("unknown") is None
         file.write_text("revoked-token")
-        assert store._service._token.refresh()
+        assert store.engine._service._token.refresh()
         with pytest.raises(StoreUnavailable, match="it refused the token") as refused:
             store.get("unknown")
         assert "revoked" not in str(refused.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.driver import JobRecord
-from holdfast.drivers.contract import FIND_BYTES
+from holdfast.drivers.requests import FIND_BYTES
 from holdfast.service.timing import ServiceTiming
 from holdfast.worker.timing import MaintenanceTiming
 from tests.service.http_service import in_thread, running_service, sqlite_url

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from holdfast import connect
-from holdfast.drivers.contract import JobFilter
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 
 HOSTILE = {

@@ -15,8 +15,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 import holdfast
 from holdfast.client import Client
 from holdfast.clock import DAY, from_datetime
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import HoldfastError, LedgerTrimmed
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack, Fail

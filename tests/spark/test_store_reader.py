@@ -7,7 +7,8 @@ import random
 import pytest
 
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import JobFilter, Page
+from holdfast.drivers.answers import Page
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail
 from holdfast.spark.history import store_reader

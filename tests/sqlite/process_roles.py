@@ -14,7 +14,7 @@ import uuid_utils
 import holdfast
 import holdfast.driver
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 

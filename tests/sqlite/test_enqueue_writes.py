@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from holdfast.drivers.contract import Change
 from holdfast.errors import WriteRefused
+from holdfast.model.registry import Change
 from tests.sqlite.conftest import NOW
 
 KIND = "schedule"

@@ -7,9 +7,10 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import FIND_LIMIT, JobFilter
+from holdfast.drivers.requests import FIND_LIMIT
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
 from holdfast.drivers.statements import NEWEST
+from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.settlement import Retry

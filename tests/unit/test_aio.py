@@ -18,8 +18,8 @@ from holdfast.aio import MAX_THREADS, AsyncClient
 from holdfast.client import Client
 from holdfast.clock import SECOND
 from holdfast.connect import connect
-from holdfast.drivers.contract import DomainStatus, ResumeAction, Store
 from holdfast.drivers.settle_one import ack
+from holdfast.drivers.store import Store
 from holdfast.errors import (
     ConnectError,
     EnqueueConflict,
@@ -29,6 +29,7 @@ from holdfast.errors import (
     StoreUnavailable,
     WaitTimeout,
 )
+from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings

@@ -20,7 +20,6 @@ from holdfast.aio import AsyncClient
 from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
-from holdfast.drivers.contract import DomainStatus, ResumeAction
 from holdfast.drivers.settle_one import ack, fail
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import (
@@ -34,6 +33,7 @@ from holdfast.errors import (
 )
 from holdfast.model import bounds
 from holdfast.model.definition import JobDefinition
+from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings

@@ -10,8 +10,8 @@ import pytest
 from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.connect import connect
-from holdfast.drivers.contract import Store
 from holdfast.drivers.memory import MemoryEngine
+from holdfast.drivers.store import Store
 from holdfast.errors import CallerClockRefused, ConnectError, InvalidInput, StoreClosed
 from holdfast.model.job import JobRecord
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
+from holdfast.model.filters import JobFilter
 
 TEXTS = ("queue", "type", "domain", "name", "idempotency_key", "reason")
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast import Holdfast, connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 
 # After the reserve, after the write of mark and lock, in the handler, before the ack, after the ack.
 POINTS = ("reserved", "marked", "handler", "finished", "answer lost")

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import Holdfast, QueueSettings, connect
 from holdfast.clock import SECOND, ManualClock
-from holdfast.drivers.contract import Change
 from holdfast.errors import StoreBusy
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
 from holdfast.testing.inline import Inline
 from holdfast.wire.guard_entries import LOCK_KIND, MARK_KIND, Holder, is_done, mark_key

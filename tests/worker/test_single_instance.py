@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from holdfast import Holdfast, JobBuilder, JobRequest, connect
 from holdfast.clock import SECOND, ManualClock
-from holdfast.drivers.contract import Change
 from holdfast.errors import InvalidInput
+from holdfast.model.registry import Change
 from holdfast.model.request import META_SINGLE_INSTANCE
 from holdfast.wire.guard_entries import LOCK_KIND, lock_key
 from holdfast.worker.guard import Guard

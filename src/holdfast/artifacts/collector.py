@@ -14,7 +14,7 @@ from holdfast.artifacts.records import find_manifest, manifest_change
 from holdfast.artifacts.uploads import UPLOAD_KIND, end_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage, set_usage
 from holdfast.clock import MINUTE, SECOND, Clock, SystemClock
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.registry import Entry
 
 STEP_ROWS = 500  # manifests, and uploads, that one step looks at

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from holdfast.artifacts.manifest import MANIFEST_KIND, Artifact, Manifest, read_manifest
 from holdfast.artifacts.quota import Quotas
 from holdfast.artifacts.usage import MAX_TRIES, change_usage
-from holdfast.drivers.contract import Inspection, Registry
+from holdfast.drivers.answers import Inspection
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreBusy
 from holdfast.model.registry import Change
 
 
-def find_manifest(registry: Registry, job_id: str) -> tuple[Manifest | None, int]:
+def find_manifest(registry: Store, job_id: str) -> tuple[Manifest | None, int]:
     """Return the manifest of a task, None if it has none, and the version of its entry."""
     [entry] = registry.read(MANIFEST_KIND, [job_id])
     return read_manifest(entry), 0 if entry is None else entry.version
@@ -27,7 +28,7 @@ class RecordedUpload:
     dropped_parts: frozenset[str]
 
 
-def record_upload(registry: Registry, job_id: str, artifact: Artifact, quotas: Quotas) -> RecordedUpload:
+def record_upload(registry: Store, job_id: str, artifact: Artifact, quotas: Quotas) -> RecordedUpload:
     """Add an upload to the manifest of its task.
 
     Raises ``ArtifactExists``, ``ArtifactQuota`` or ``LeaseMismatch``, and changes nothing then.
@@ -48,12 +49,12 @@ def record_upload(registry: Registry, job_id: str, artifact: Artifact, quotas: Q
     )
 
 
-def record_failure(registry: Registry, job_id: str, fence: int, names: tuple[str, ...], *, ended_at: int) -> None:
+def record_failure(registry: Store, job_id: str, fence: int, names: tuple[str, ...], *, ended_at: int) -> None:
     """Show the artifacts of an attempt that has failed the task at this instant."""
     _change(registry, job_id, lambda manifest: manifest.completed(job_id, fence, names, ended_at=ended_at), ended_at)
 
 
-def visible_artifacts(registry: Registry, found: Inspection) -> tuple[Artifact, ...]:
+def visible_artifacts(registry: Store, found: Inspection) -> tuple[Artifact, ...]:
     """Return the artifacts of a task that has ended, named by the attempt that has ended it."""
     if not found.job.state.has_ended:
         return ()
@@ -68,7 +69,7 @@ def manifest_change(job_id: str, manifest: Manifest | None, *, version: int | No
 
 
 def _change(
-    registry: Registry, job_id: str, change: Callable[[Manifest], Manifest], now: int
+    registry: Store, job_id: str, change: Callable[[Manifest], Manifest], now: int
 ) -> tuple[Manifest, Manifest]:
     """Change a manifest; return it as it was before and after."""
     for _ in range(MAX_TRIES):

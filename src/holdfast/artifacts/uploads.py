@@ -9,7 +9,7 @@ import secrets
 
 import msgspec
 
-from holdfast.drivers.contract import Registry
+from holdfast.drivers.store import Store
 from holdfast.model.registry import Change, Entry
 
 UPLOAD_KIND = "artifacts.upload"
@@ -22,7 +22,7 @@ class BegunUpload(msgspec.Struct, kw_only=True, frozen=True):
     began_at: int
 
 
-def begin_upload(registry: Registry, job_id: str, *, now: int) -> str:
+def begin_upload(registry: Store, job_id: str, *, now: int) -> str:
     """Note that bytes will be written for a task; return the key of the upload."""
     key = secrets.token_hex(16)
     value = msgspec.msgpack.encode(BegunUpload(job_id=job_id, began_at=now))
@@ -30,7 +30,7 @@ def begin_upload(registry: Registry, job_id: str, *, now: int) -> str:
     return key
 
 
-def end_upload(registry: Registry, key: str) -> None:
+def end_upload(registry: Store, key: str) -> None:
     """Forget an upload: a row names its bytes, or they were removed."""
     registry.write([Change(kind=UPLOAD_KIND, key=key, value=None)])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.artifacts.quota import Quota
-from holdfast.drivers.contract import Registry
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreBusy
 from holdfast.model.registry import Change, Entry
 
@@ -25,13 +25,13 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
     total_bytes: int = 0
 
 
-def read_usage(registry: Registry) -> tuple[Usage, int]:
+def read_usage(registry: Store) -> tuple[Usage, int]:
     """Return the usage of the space, and the version of its entry."""
     [entry] = registry.read(USAGE_KIND, [USAGE_KEY])
     return _decode(entry), 0 if entry is None else entry.version
 
 
-def change_usage(registry: Registry, *, count: int, size: int, quota: Quota | None = None) -> None:
+def change_usage(registry: Store, *, count: int, size: int, quota: Quota | None = None) -> None:
     """Add to the usage. Raises ``ArtifactQuota``, and changes nothing, if it would exceed the quota."""
     if not count and not size:
         return
@@ -45,7 +45,7 @@ def change_usage(registry: Registry, *, count: int, size: int, quota: Quota | No
     raise StoreBusy(0)
 
 
-def set_usage(registry: Registry, usage: Usage, version: int) -> bool:
+def set_usage(registry: Store, usage: Usage, version: int) -> bool:
     """Store the usage if nobody has changed it since ``version``; return whether it was stored."""
     value = msgspec.msgpack.encode(usage)
     [entry] = registry.write([Change(kind=USAGE_KIND, key=USAGE_KEY, value=value, version=version)])

@@ -11,9 +11,10 @@ from holdfast.app import Holdfast
 from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.cli.user_module import import_module
-from holdfast.drivers.contract import JobFilter, Store
-from holdfast.drivers.estimates import count_jobs
+from holdfast.drivers.requests import Counts
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
+from holdfast.model.filters import JobFilter
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.suggestion import did_you_mean
 from holdfast.settings import FILE_NAME, PREFIX, mask_secrets
@@ -67,7 +68,7 @@ def note_unknown_queues(session: Session, app: Holdfast, queues: Sequence[str]) 
     """Name the queues of ``--queue`` that nobody knows: a queue exists from its first job, so each may be a typo."""
     try:
         unknown = [name for name in queues if name not in app.queues and not _is_known(app.driver, name)]
-        known = {*app.queues, *(row.queue for row in count_jobs(app.driver))} if unknown else set[str]()
+        known = {*app.queues, *(row.queue for row in app.driver.do(Counts(estimate=True)))} if unknown else set[str]()
     except HoldfastError:  # of a driver that cannot look, or a store that is out of reach: the worker reports it
         return
     for name in unknown:

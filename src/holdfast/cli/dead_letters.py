@@ -10,9 +10,10 @@ import click
 
 from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
-from holdfast.drivers.contract import JobFilter, Store
-from holdfast.drivers.optional import JobScan
+from holdfast.drivers.requests import ReadColumns
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
+from holdfast.model.filters import JobFilter
 from holdfast.model.fingerprint import failure_line, fingerprint, normalise
 from holdfast.model.job import JobRecord, State
 
@@ -93,12 +94,9 @@ class _Failure(NamedTuple):
 def _read_failures(
     store: Store, where: JobFilter, *, limit: int, after: str | None
 ) -> tuple[list[_Failure], str | None]:
-    """A page of letters. Payloads are not read if the store can leave them out."""
-    if isinstance(store, JobScan):
-        columns, cursor = store.job_columns(where, _Failure._fields, limit=limit, after=after)
-        return [_Failure(*row) for row in zip(*columns, strict=True)], cursor
-    page = store.find(where, limit=limit, after=after)
-    return [_Failure(*(getattr(letter, name) for name in _Failure._fields)) for letter in page], page.cursor
+    """A page of letters, without their payloads."""
+    columns, cursor = store.do(ReadColumns(where=where, names=_Failure._fields, limit=limit, after=after))
+    return [_Failure(*row) for row in zip(*columns, strict=True)], cursor
 
 
 def read_groups(

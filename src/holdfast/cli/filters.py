@@ -10,8 +10,10 @@ import click
 
 from holdfast.cli.parameters import PAST_INSTANT, add_options
 from holdfast.clock import DAY, MILLISECOND
-from holdfast.drivers.contract import JobFilter, Page, Store
+from holdfast.drivers.answers import Page
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 
 PAGE_SIZE = 500

@@ -12,7 +12,8 @@ import click
 from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.store import Store
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 
 COLUMNS = (

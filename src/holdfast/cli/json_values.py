@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import SECOND, from_timedelta, to_datetime
-from holdfast.drivers.contract import DomainInfo, Inspection, QueueSettings
+from holdfast.drivers.answers import Inspection
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo
 from holdfast.model.execution import ExecutionResult
 from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.unique import rule_of
 from holdfast.observability.presence import WorkerPresence
 from holdfast.settings import mask_secrets

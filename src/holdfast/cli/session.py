@@ -12,7 +12,7 @@ import click
 from holdfast.cli import schema_access
 from holdfast.cli.output import Output
 from holdfast.connect import connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.observability.log_format import JsonFormatter
 from holdfast.observability.redaction import Redaction

@@ -19,7 +19,7 @@ from holdfast.cron.entries import (
     read_state,
 )
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
 from holdfast.model.registry import Change
 

@@ -64,6 +64,11 @@ class JobColumns(NamedTuple):
     cursor: str | None
 
 
+def to_columns(page: Page[JobRecord], names: Sequence[str]) -> JobColumns:
+    """Return a page of jobs as columns."""
+    return JobColumns([[getattr(job, name) for job in page] for name in names], page.cursor)
+
+
 class LedgerTuples(NamedTuple):
     """A page of the ledger as tuples, and its cursor."""
 

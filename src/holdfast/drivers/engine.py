@@ -1,4 +1,7 @@
-"""What a driver author writes: an ``Engine`` has one method per request, with one argument, behind one door."""
+"""What a driver author writes: an ``Engine`` has one method per request, with one argument, behind one door.
+
+A ``Door`` is all that a ``Store`` needs. What sends requests elsewhere, or stands in front of an engine, is a door too.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from holdfast.drivers.answers import (
     Reaped,
     Reserved,
     Stored,
+    to_columns,
 )
 from holdfast.drivers.capabilities import Capabilities, Feature
 from holdfast.drivers.requests import (
@@ -48,33 +52,40 @@ A = TypeVar("A")
 LEDGER_FIELDS = names_of(LEDGER_COLUMNS)
 
 
-class Engine(ABC):
-    """One space of one store. It is safe to share between threads, and trusts the requests that it gets.
+class Door(ABC):
+    """One space of one store, and the one way in: a request. It is safe to share between threads.
 
-    A subclass has a method for every request of the groups that ``can`` declares. ``Store`` checks a request, and
-    refuses what ``can`` lacks.
+    ``Store`` stands in front of it, checks each request, and refuses what ``can`` lacks.
     """
 
-    POLL_SECONDS: ClassVar[float] = 0.05  # between two looks of a store that cannot wake its waiters
-
-    has_serial_arrivals: ClassVar[bool] = False  # of two calls of enqueue, one commits before the other reads the clock
-    has_numbered_ledger: ClassVar[bool] = False  # the cursor of a ledger row is its number, counted from 1 in the space
+    has_serial_arrivals: bool = False  # of two calls of enqueue, one commits before the other reads the clock
+    has_numbered_ledger: bool = False  # the cursor of a ledger row is its number, counted from 1 in the space
 
     can: Capabilities
     space_name: str
     caller_clock: bool
 
+    @abstractmethod
     def execute(self, request: Request[A]) -> A:
-        """Carry out a request: the one door, for whatever stands in front of an engine or observes it."""
-        return cast("A", getattr(self, request.verb)(request))
+        """Carry out a request, which has been checked."""
 
     @abstractmethod
-    def open_space(self, name: str) -> Engine:
+    def open_space(self, name: str) -> Door:
         """Return another space of the same store, on the same connections. Spaces share no job, key or counter."""
 
     @abstractmethod
     def close(self) -> None:
         """Close the connections, also those of the spaces. Later requests raise ``StoreClosed``."""
+
+
+class Engine(Door):
+    """A door with a method for each request of the groups that ``can`` declares."""
+
+    POLL_SECONDS: ClassVar[float] = 0.05  # between two looks of a store that cannot wake its waiters
+
+    def execute(self, request: Request[A]) -> A:
+        """Carry out a request: call the method of its verb."""
+        return cast("A", getattr(self, request.verb)(request))
 
     # The core, which every engine has.
 
@@ -119,8 +130,7 @@ class Engine(ABC):
     def read_columns(self, request: ReadColumns) -> JobColumns:
         """Turn a page of records into columns."""
         page = self.execute(Find(where=request.where, limit=request.limit, after=request.after))
-        columns = [[getattr(job, name) for job in page] for name in request.names]
-        return JobColumns(columns, page.cursor)
+        return to_columns(page, request.names)
 
     def read_tuples(self, request: ReadTuples) -> LedgerTuples:
         """Turn a page of rows into tuples."""

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.drivers.contract import QueueCounts, Store
-from holdfast.drivers.optional import CountEstimates
+from holdfast.drivers.answers import QueueCounts
 from holdfast.model.job import State
 
 COUNT_LIMIT = 100_000  # jobs: a space with fewer open ones is counted, and reading them takes about 0.1 s
@@ -27,15 +26,6 @@ WORDS = (State.READY, SCHEDULED, *(state for state in State if state is not Stat
 
 Pair = tuple[str, str]  # queue and type
 Counted = tuple[Pair, dict[str, int], bool]  # the numbers by word, and whether one of them is an estimate
-
-
-def count_jobs(
-    store: Store, queues: Sequence[str] | None = None, *, states: Collection[State] | None = None
-) -> list[QueueCounts]:
-    """Return the counts of a store, estimated if it is large and the driver can."""
-    if isinstance(store, CountEstimates):
-        return store.estimate_counts(queues, states=states)
-    return store.counts(queues, states=states)
 
 
 @dataclass(slots=True)

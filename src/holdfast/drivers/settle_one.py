@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Driver
+from holdfast.drivers.store import Store
 from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 
 def ack(
-    driver: Driver,
+    driver: Store,
     lease: Lease,
     *,
     result: bytes | None = None,
@@ -22,7 +22,7 @@ def ack(
 
 
 def retry(
-    driver: Driver,
+    driver: Store,
     lease: Lease,
     *,
     delay: int = 0,
@@ -34,17 +34,17 @@ def retry(
     _settle(driver, Retry(lease, delay=delay, run_at=run_at, error=error), now)
 
 
-def fail(driver: Driver, lease: Lease, *, reason: str, error: str = "", now: int | None = None) -> None:
+def fail(driver: Store, lease: Lease, *, reason: str, error: str = "", now: int | None = None) -> None:
     """Settle a job as dead. Raises a ``LeaseError``."""
     _settle(driver, Fail(lease, reason=reason, error=error), now)
 
 
-def release(driver: Driver, lease: Lease, *, delay: int = 0, budget: int = DAY, now: int | None = None) -> None:
+def release(driver: Store, lease: Lease, *, delay: int = 0, budget: int = DAY, now: int | None = None) -> None:
     """Return a job to its queue with its attempt refunded. Raises a ``LeaseError``."""
     _settle(driver, Release(lease, delay=delay, budget=budget), now)
 
 
-def _settle(driver: Driver, settlement: Settlement, now: int | None) -> None:
+def _settle(driver: Store, settlement: Settlement, now: int | None) -> None:
     [refusal] = driver.settle([settlement], now=now)
     if refusal is not None:
         raise refusal

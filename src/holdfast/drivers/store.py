@@ -5,15 +5,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self, TypeVar
 
 from holdfast.drivers import requests as r
-from holdfast.drivers.answers import Inspection, LedgerDelay, Page, QueueCounts, SpaceRemoval, Trimmed
+from holdfast.drivers.answers import (
+    Inspection,
+    LedgerDelay,
+    Page,
+    QueueCounts,
+    Reaped,
+    Reserved,
+    SpaceRemoval,
+    Trimmed,
+)
 from holdfast.drivers.capabilities import Capabilities, Feature
-from holdfast.drivers.engine import Engine
+from holdfast.drivers.engine import Door
 from holdfast.errors import CallerClockRefused, LeaseError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
@@ -37,11 +45,10 @@ class Store:
     ``joined`` is a view for a transaction of the caller: it enqueues, and refuses everything else.
     """
 
-    def __init__(self, engine: Engine, *, connection: object = None) -> None:
+    def __init__(self, engine: Door, *, connection: object = None) -> None:
         self.engine = engine
         self._connection = connection
         self._ended: deque[list[LedgerRow]] = deque(maxlen=MAX_REMEMBERED_CALLS)
-        self._marks = threading.local()  # .mark: of this thread's last reserve
 
     def __enter__(self) -> Self:
         return self
@@ -68,13 +75,17 @@ class Store:
             if not self.engine.caller_clock:
                 raise CallerClockRefused
             bounds.check_integer("now", request.now, most=bounds.MAX_INSTANT)
-        return self.engine.execute(request)
+        answer = self.engine.execute(request)
+        if isinstance(answer, Reserved | Reaped) and answer.ended:
+            self._ended.append(answer.ended)
+        return answer
 
     def space(self, name: str) -> Store:
         """Return another space of the same store."""
         self._refuse_if_joined()
         bounds.check_name("space", name)
-        self.capabilities.require(Feature.SPACES)
+        if name != self.space_name:
+            self.capabilities.require(Feature.SPACES)
         return type(self)(self.engine.open_space(name))
 
     def close(self) -> None:
@@ -124,22 +135,18 @@ class Store:
         now: int | None = None,
     ) -> list[Reservation]:
         """Lease due jobs: ``requests.Reserve``."""
-        reserved = self.do(
-            r.Reserve(
-                queues=queues,
-                limit=limit,
-                lease_for=lease_for,
-                worker=worker,
-                types=types,
-                max_bytes=max_bytes,
-                isolation=isolation,
-                prefetch=prefetch,
-                now=now,
-            )
+        request = r.Reserve(
+            queues=queues,
+            limit=limit,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            prefetch=prefetch,
+            now=now,
         )
-        self._marks.mark = reserved.mark
-        self._remember(reserved.ended)
-        return reserved.reservations
+        return self.do(request).reservations
 
     def extend(
         self,
@@ -165,19 +172,11 @@ class Store:
         now: int | None = None,
     ) -> int:
         """End expired leases: ``requests.Reap``."""
-        reaped = self.do(r.Reap(queues=queues, worker=worker, limit=limit, now=now))
-        self._remember(reaped.ended)
-        return reaped.count
+        return self.do(r.Reap(queues=queues, worker=worker, limit=limit, now=now)).count
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
         """Report leases that expired in an outage: ``requests.Reap`` with leases."""
-        reaped = self.do(r.Reap(leases=leases, now=now))
-        self._remember(reaped.ended)
-        return reaped.reported
-
-    def _remember(self, rows: list[LedgerRow]) -> None:
-        if rows:
-            self._ended.append(rows)
+        return self.do(r.Reap(leases=leases, now=now)).reported
 
     def take_expired(self) -> list[LedgerRow]:
         """Return the ledger rows of the leases that the calls of this object have ended, each once."""
@@ -189,9 +188,9 @@ class Store:
                 break
         return rows
 
-    def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """Wait for a due job: ``requests.Wait`` since the last reserve of this thread."""
-        self.do(r.Wait(queues=queues, timeout=timeout, since=getattr(self._marks, "mark", ())))
+    def wait(self, queues: Sequence[str], *, timeout: float, since: tuple[int, ...] = ()) -> None:
+        """Wait for a due job: ``requests.Wait``."""
+        self.do(r.Wait(queues=queues, timeout=timeout, since=since))
 
     def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
         """Wait for a cancel request: ``requests.WaitForCancel``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.observability.health import Health
 from holdfast.observability.labels import JobNames
 from holdfast.observability.log_format import JobFields, JsonFormatter, TerminalFormatter

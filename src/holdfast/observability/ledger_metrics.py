@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending, LedgerRow

@@ -20,8 +20,9 @@ import msgspec
 import holdfast
 from holdfast.clock import SECOND, SystemClock
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Change, Entry, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
+from holdfast.model.registry import Change, Entry
 from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import ObservedWorker, WorkerObserver
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.contract import QueueCounts, Store
-from holdfast.drivers.estimates import count_jobs
+from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.requests import Counts
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.observability import metric_table as table
@@ -53,7 +54,7 @@ class StoreGauges:
 
     def update(self) -> None:
         """Count the jobs and set the gauges. Raises ``StoreError``."""
-        rows = count_jobs(self._store, self._queues, states=COUNTED)
+        rows = self._store.do(Counts(queues=self._queues, states=COUNTED, estimate=True))
         numbers: Counter[tuple[JobNames, str]] = Counter()
         ages: dict[JobNames, int] = {}
         for row in rows:

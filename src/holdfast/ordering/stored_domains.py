@@ -22,7 +22,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from holdfast.clock import Clock, monotonic
-from holdfast.drivers.contract import Registry
+from holdfast.drivers.store import Store
 from holdfast.errors import DomainFull, StoreBusy
 from holdfast.model import bounds
 from holdfast.model.registry import Change, Entry
@@ -59,7 +59,7 @@ class _Overtaken(Exception):
 class _Snapshot:
     """A head as it was read, and what a change of it needs."""
 
-    def __init__(self, registry: Registry, domain: str, now: int | None) -> None:
+    def __init__(self, registry: Store, domain: str, now: int | None) -> None:
         self._registry = registry
         self._now = now
         self._key = head_key(domain)
@@ -154,7 +154,7 @@ class _Snapshot:
 class StoredDomains:
     """All domains of a ``WorkLease`` with a store. Many processes may use them at once; no lock is held."""
 
-    def __init__(self, registry: Registry, clock: Clock | None) -> None:
+    def __init__(self, registry: Store, clock: Clock | None) -> None:
         """With ``clock``, the store must allow a caller's clock (L1)."""
         self._registry = registry
         self._clock = clock

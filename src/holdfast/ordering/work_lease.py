@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeVar
 
 from holdfast.clock import Clock, SystemClock, to_datetime
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import (
     BacklogOrderingError,
     InvalidInput,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Page
+from holdfast.drivers.answers import Page
 from holdfast.errors import HoldfastError, LedgerTrimmed
 from holdfast.model.fair_share import may_take_another
 from holdfast.model.ledger import LedgerRow

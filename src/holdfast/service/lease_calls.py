@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND, from_timedelta, monotonic
-from holdfast.drivers.contract import Inspection
+from holdfast.drivers.answers import Inspection
 from holdfast.errors import LeaseError
 from holdfast.model.job import State
 from holdfast.model.lease import Lease

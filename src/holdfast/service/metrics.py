@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.observability import metric_table as table
 from holdfast.observability.store_gauges import StoreGauges, StoreGaugesObserver
 from holdfast.service.auth.provider import TokenFailure

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from holdfast.drivers.remote.verbs import VERBS
+from holdfast.drivers.http.protocol import VERBS
 from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import MIN_LEASE_SECONDS
 from holdfast.service.operation import EVENT_STREAM, Operation

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, StoreMoved
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.observability.logs import log_expired
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
-from holdfast.service.call_answers import CallAnswers
+from holdfast.service.driver.answers import CallAnswers
 from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RequestCount, UnsentAnswers
 from holdfast.service.metrics import HttpMetrics

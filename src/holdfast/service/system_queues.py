@@ -7,13 +7,14 @@ get the signature of the service.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.drivers.contract import DomainInfo, Inspection, Page, QueueCounts
+from holdfast.drivers.answers import Diagnosis, Inspection, LedgerTuples, Page, QueueCounts, Reaped
 from holdfast.errors import InvalidInput
+from holdfast.model.domain import DomainInfo
 from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow
 from holdfast.service.auth.principal import Principal
@@ -53,8 +54,10 @@ def hide_in_answer(answer: Any) -> Any:
     Jobs, counts and domains are left out. Rows of the ledger stay, because readers count them, without their texts.
     """
     match answer:
-        case JobRecord(queue=queue) if is_system(queue):
-            return None
+        case Diagnosis():  # it tells about other spaces, too
+            return replace(answer, table_sizes={}, ledger_delay=None)
+        case Reaped(ended=ended):
+            return replace(answer, ended=[_mask(row) for row in ended])
         case Page(items=items):
             kept = [_mask(item) if isinstance(item, LedgerRow) else item for item in items if not _is_hidden(item)]
             return dataclasses.replace(answer, items=kept)
@@ -62,8 +65,8 @@ def hide_in_answer(answer: Any) -> Any:
             return [item for item in answer if not _is_hidden(item)]
         case dict():
             return {key: value for key, value in answer.items() if not _is_hidden(value)}
-        case (list() as rows, str() as cursor) if rows and isinstance(rows[0], tuple):  # of ``ledger_tuples``
-            return [_mask_columns(row) for row in rows], cursor
+        case LedgerTuples(tuples=rows, cursor=cursor):
+            return LedgerTuples([_mask_columns(row) for row in rows], cursor)
         case _:
             return answer
 
@@ -82,7 +85,7 @@ def _mask(row: LedgerRow) -> LedgerRow:
     return replace(row, detail="", error="") if is_system(row.queue) else row
 
 
-def _mask_columns(row: tuple[Any, ...]) -> Any:
+def _mask_columns(row: Sequence[Any]) -> Sequence[object]:
     if not is_system(row[_QUEUE]):
         return row
     masked = list(row)

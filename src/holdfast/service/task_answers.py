@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.artifacts.manifest import Artifact
-from holdfast.drivers.contract import Inspection
+from holdfast.drivers.answers import Inspection
 from holdfast.model.job import JobRecord
 from holdfast.service.schemas.artifacts import ArtifactInfo
 from holdfast.service.schemas.fields import instant

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from holdfast.drivers.contract import JobFilter, Store
-from holdfast.drivers.optional import JobScan
+from holdfast.drivers.requests import ReadColumns
+from holdfast.drivers.store import Store
+from holdfast.model.filters import JobFilter
 
 
 def job_pages(
@@ -19,19 +20,10 @@ def job_pages(
     """
     cursor = after
     while True:
-        columns, cursor = _read_page(store, where, ["id", *names], limit, cursor)
+        columns, cursor = store.do(ReadColumns(where=where, names=["id", *names], limit=limit, after=cursor))
         ids: Any = columns[0]
         inside = len(ids) if upto is None else bisect_right(ids, upto)
         if inside:
             yield [column[:inside] for column in columns[1:]]
         if cursor is None or inside < len(ids) or (upto is not None and cursor >= upto):
             return
-
-
-def _read_page(
-    store: Store, where: JobFilter, names: Sequence[str], limit: int, after: str | None
-) -> tuple[Sequence[Sequence[object]], str | None]:
-    if isinstance(store, JobScan):
-        return store.job_columns(where, names, limit=limit, after=after)
-    page = store.find(where, limit=limit, after=after)
-    return [[getattr(job, name) for job in page.items] for name in names], page.cursor

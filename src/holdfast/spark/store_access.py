@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from holdfast import settings
 from holdfast.connect import connect
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
 from holdfast.settings import SigningMode
 from holdfast.signing import open_signer

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 
 from holdfast.app import Holdfast, unknown_type_message
 from holdfast.clock import ManualClock, to_datetime
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import PayloadError
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import JobRequest, RequestKeywords

@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.clock import ManualClock
-    from holdfast.drivers.contract import Store
+    from holdfast.drivers.store import Store
     from holdfast.testing.inline import Inline, StoredJob
     from holdfast.worker.status import WorkerResult
 

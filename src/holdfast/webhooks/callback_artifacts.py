@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.artifacts.manifest import MANIFEST_KIND, Manifest, read_manifest
 from holdfast.clock import SECOND, to_datetime
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.job import State
 from holdfast.model.ledger import LedgerRow
 

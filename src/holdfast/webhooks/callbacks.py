@@ -14,7 +14,7 @@ from holdfast.artifacts.manifest import Manifest
 from holdfast.client import batches
 from holdfast.clock import Clock
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed, WriteRefused
 from holdfast.ledger_reader import LedgerReader, find_webhooks, read_jobs
 from holdfast.model.job import JobRecord

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY, MINUTE, SECOND, Clock, monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.net.guarded import Rules
 from holdfast.webhooks.attempt import attempt

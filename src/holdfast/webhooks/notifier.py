@@ -18,10 +18,10 @@ from functools import partial
 import msgspec
 
 from holdfast.clock import SECOND, Clock, monotonic, to_datetime
-from holdfast.drivers.contract import JobFilter, Store
-from holdfast.drivers.estimates import count_jobs
-from holdfast.drivers.optional import JobScan
+from holdfast.drivers.requests import Counts, ReadColumns
+from holdfast.drivers.store import Store
 from holdfast.errors import RequestFailed, RequestRefused
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.net.guarded import Rules
 from holdfast.webhooks.attempt import describe, is_accepted, send_delivery
@@ -128,7 +128,7 @@ class Notifier:
     def _due_lanes(self, subscriptions: Sequence[Subscription]) -> list[_Lane]:
         queues = sorted({queue for one in subscriptions for queue in one.queues})
         types = {type_ for one in subscriptions for type_ in one.event_types}
-        rows = count_jobs(self._store, queues, states=(State.READY,))
+        rows = self._store.do(Counts(queues=queues, states=(State.READY,), estimate=True))
         return [(row.queue, row.type) for row in rows if row.oldest_ready_age is not None and row.type in types]
 
     def _notices(self, lane: _Lane, subscriptions: Sequence[Subscription]) -> Iterator[_Notice]:
@@ -191,11 +191,9 @@ class Notifier:
 
     def _read_tasks(self, where: JobFilter, after: str | None) -> tuple[list[tuple[str, int | None]], str | None]:
         """Return a page of ids with the instants from which on the tasks are due, and the cursor of the next page."""
-        if isinstance(self._store, JobScan):  # without the payloads
-            (ids, run_at), cursor = self._store.job_columns(where, ["id", "run_at"], limit=PAGE_TASKS, after=after)
-            return msgspec.convert(list(zip(ids, run_at, strict=True)), list[tuple[str, int | None]]), cursor
-        page = self._store.find(where, limit=PAGE_TASKS, after=after)
-        return [(job.id, job.run_at) for job in page], page.cursor
+        request = ReadColumns(where=where, names=["id", "run_at"], limit=PAGE_TASKS, after=after)
+        (ids, run_at), cursor = self._store.do(request)
+        return msgspec.convert(list(zip(ids, run_at, strict=True)), list[tuple[str, int | None]]), cursor
 
     def _may_tell(self, notice: _Notice) -> bool:
         """Whether the interval is over, or another subscription has failed whose work this one has got since."""

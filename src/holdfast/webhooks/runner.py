@@ -7,7 +7,7 @@ import threading
 
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
 from holdfast.signing import open_signer

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.registry import Change, Entry
 
 KIND = "webhooks.subscription"

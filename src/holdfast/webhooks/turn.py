@@ -7,7 +7,7 @@ its turn for a few seconds.
 from __future__ import annotations
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.registry import Change
 
 KIND = "webhooks.turn"

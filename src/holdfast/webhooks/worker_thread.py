@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.settings import Settings
 from holdfast.webhooks.runner import WebhookRunner
 from holdfast.worker.observer import WorkerObserver

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Gaps, Store
+from holdfast.drivers.store import Store
+from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.job import State
+from holdfast.model.queue_settings import Gaps
 
 PAGE_DOMAINS = 1000
 OPEN_STATES = (State.READY, State.INFLIGHT)

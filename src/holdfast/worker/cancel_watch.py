@@ -1,6 +1,6 @@
 """The cancel watch: one thread that learns of cancel requests before the next heartbeat.
 
-It waits for a request in the store (``CancelWait``), and then lets the heartbeat extend the leases: the answers say
+It waits for a request in the store, and then lets the heartbeat extend the leases: the answers say
 which jobs have to stop. Jobs that end within a second are not watched, so that short jobs pay nothing.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from holdfast.drivers.optional import CancelWait
+from holdfast.drivers.requests import WaitForCancel
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
 from holdfast.model import bounds
 from holdfast.worker.event_log import log_failure
@@ -28,9 +29,7 @@ class CancelWatchTiming:
 class CancelWatch:
     """Requests a heartbeat when one of the running jobs has to be cancelled."""
 
-    def __init__(
-        self, driver: CancelWait, heartbeat: Heartbeat, timing: CancelWatchTiming = CancelWatchTiming()
-    ) -> None:
+    def __init__(self, driver: Store, heartbeat: Heartbeat, timing: CancelWatchTiming = CancelWatchTiming()) -> None:
         self._driver = driver
         self._timing = timing
         self._heartbeat = heartbeat
@@ -60,7 +59,7 @@ class CancelWatch:
 
     def _is_cancel_requested(self, job_ids: list[str]) -> bool:
         try:
-            return self._driver.wait_for_cancel(job_ids, timeout=self._timing.look_seconds)
+            return self._driver.do(WaitForCancel(job_ids=job_ids, timeout=self._timing.look_seconds))
         except StoreError:  # the heartbeat reports it, too
             self._stop.wait(self._timing.pause_seconds)
         except Exception as error:  # noqa: BLE001 - a bug must not end this thread

@@ -7,7 +7,8 @@ is requeued meanwhile stays.
 from __future__ import annotations
 
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.store import Store
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.model.registry import Change
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import wall_clock
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds, retention
 from holdfast.model.execution import MAX_EXECUTION_ERROR_CHARACTERS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import ExpiredLeases
+from holdfast.drivers.store import Store
 from holdfast.ledger_reader import read_jobs
 from holdfast.model.job import State
 from holdfast.model.ledger import LedgerRow
@@ -20,8 +19,8 @@ class ExpiredLease:
 
 
 def take_expired(store: Store) -> list[ExpiredLease]:
-    """Return the leases that calls of this store object have ended since the last time; none if it cannot tell."""
-    rows = store.take_expired() if isinstance(store, ExpiredLeases) else []
+    """Return the leases that calls of this store object have ended since the last time."""
+    rows = store.take_expired()
     if not rows:
         return []
     dead = read_jobs(store, [row.job_id for row in rows if row.state is State.DEAD])

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY, SECOND, from_timedelta
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError, Unsupported, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State

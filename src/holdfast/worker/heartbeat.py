@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 
 from holdfast.clock import SECOND, boot_time, monotonic, wall_clock
-from holdfast.drivers.contract import Driver
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Note
@@ -65,7 +65,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Store,
         *,
         lease_for: int,
         on_lost: Callable[[Run, LeaseError], None],

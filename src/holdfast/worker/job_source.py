@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.requests import AnyOpen, Reserve, Wait
+from holdfast.drivers.store import Store
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation
 from holdfast.worker.blocked_domains import has_only_blocked
@@ -69,11 +70,12 @@ class StoreJobSource:
         self._types = types
         self._lease_for = lease_for
         self._worker = worker
+        self._mark: tuple[int, ...] = ()
 
     def reserve(self, demand: Demand) -> list[Reservation]:
         """Reserve due jobs of the store."""
-        return self._driver.reserve(
-            self._queues,
+        request = Reserve(
+            queues=self._queues,
             limit=demand.limit,
             lease_for=self._lease_for,
             worker=self._worker,
@@ -82,11 +84,16 @@ class StoreJobSource:
             isolation=demand.isolation,
             prefetch=demand.prefetch,
         )
+        reserved = self._driver.do(request)
+        self._mark = reserved.mark
+        return reserved.reservations
 
     def wait(self, timeout: float) -> None:
-        """Wait until a job of the queues may be due, at most ``timeout`` seconds."""
-        self._driver.wait(self._queues, timeout=timeout)
+        """Wait until a job of the queues may be due that the last reserve has not seen."""
+        self._driver.do(Wait(queues=self._queues, timeout=timeout, since=self._mark))
 
     def is_drained(self) -> bool:
         """Whether the store has no open job of these queues and types, or only such as a stopped domain blocks."""
-        return not self._driver.any_open(self._queues, self._types) or has_only_blocked(self._driver, self._queues)
+        return not self._driver.do(AnyOpen(queues=self._queues, types=self._types)) or has_only_blocked(
+            self._driver, self._queues
+        )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import DEFAULT_ORDER, ORDER_FIELDS, QueueOrder
 from holdfast.model.queue_settings import LIMIT_FIELDS, TYPE_LIMIT_FIELDS

@@ -17,8 +17,8 @@ from holdfast.artifacts.blobs import BlobStore
 from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import NamedSpace, SpaceAdmin
+from holdfast.drivers.requests import Spaces
+from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
@@ -101,14 +101,14 @@ class Maintenance:
         with _logged("report expired leases"):
             expired = take_expired(store)
             if expired:
-                self._on_reaped(_name_of(store), len(expired), expired)
+                self._on_reaped(store.space_name, len(expired), expired)
 
     def _reap(self) -> None:
         """End expired leases in the next few spaces that have some."""
-        if not isinstance(self._driver, SpaceAdmin):
-            self._reap_space(self._driver, _name_of(self._driver))
+        if not self._driver.capabilities.has(Feature.SPACES):
+            self._reap_space(self._driver, self._driver.space_name)
             return
-        page = self._driver.spaces(after=self._reap_after, limit=STEP_SPACES, has_expired_leases=True)
+        page = self._driver.do(Spaces(after=self._reap_after, limit=STEP_SPACES, has_expired_leases=True))
         self._reap_after = page.cursor or ""
         if page.cursor is not None:
             self._reap_at = min(self._reap_at, self._after_about(self._timing.step_seconds))
@@ -123,11 +123,11 @@ class Maintenance:
 
     def _trim(self) -> None:
         """Remove old rows in the next few spaces. If one of them has more, the next walk begins at once."""
-        if not isinstance(self._driver, SpaceAdmin):
-            if self._trim_space(self._driver, _name_of(self._driver)):
+        if not self._driver.capabilities.has(Feature.SPACES):
+            if self._trim_space(self._driver, self._driver.space_name):
                 self._trim_at = monotonic()
             return
-        page = self._driver.spaces(after=self._trim_after, limit=STEP_SPACES)
+        page = self._driver.do(Spaces(after=self._trim_after, limit=STEP_SPACES))
         self._trim_after = page.cursor or ""
         for name in page:
             with _logged("trim", space=name):
@@ -166,7 +166,7 @@ class Maintenance:
 
     def _propose_retention(self, space: Store, name: str) -> None:
         """Store the retention of the settings if the space has none; log once if the space has another one."""
-        is_ours = self._owns_all_spaces or name == _name_of(self._driver)
+        is_ours = self._owns_all_spaces or name == self._driver.space_name
         if self._wanted is None or not is_ours or name in self._proposed:
             return
         try:
@@ -184,10 +184,6 @@ class Maintenance:
 
     def _after_about(self, seconds: float) -> float:
         return monotonic() + self._random.uniform(0.5, 1.5) * seconds
-
-
-def _name_of(driver: Store) -> str:
-    return driver.space_name if isinstance(driver, NamedSpace) else ""
 
 
 @contextmanager

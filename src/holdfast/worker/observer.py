@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Reservation
 from holdfast.worker.catalogue import Catalogue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model import bounds
 from holdfast.model.lease import Reservation

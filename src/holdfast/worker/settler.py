@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.contract import Driver
+from holdfast.drivers.requests import Reap
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Retry, Settlement
@@ -37,7 +38,7 @@ class Settler:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Store,
         heartbeat: Heartbeat,
         *,
         lease_for: int,
@@ -123,7 +124,7 @@ class Settler:
             leases, self._unreported = self._unreported, []
         try:
             if leases:
-                self._driver.report_outage(leases)
+                self._driver.do(Reap(leases=leases))
         except StoreError:
             with self._changed:
                 self._unreported = [*leases, *self._unreported][:MAX_UNREPORTED_LEASES]
@@ -233,7 +234,7 @@ def _batch_size(ended: Sequence[tuple[Run, Outcome]]) -> int:
     return min(len(ended), MAX_BATCH_SETTLEMENTS)
 
 
-def send_last_notes(driver: Driver, runs: list[Run], leases: list[Lease], lease_for: int) -> None:
+def send_last_notes(driver: Store, runs: list[Run], leases: list[Lease], lease_for: int) -> None:
     """Send the notes that no heartbeat has sent yet: a checkpoint must not be lost with the lease."""
     with_notes = [(run, lease, run.note) for run, lease in zip(runs, leases, strict=True) if run.note is not None]
     if with_notes:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Store
+from holdfast.drivers.store import Store
+from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.queue_settings import Gaps, OnExhausted
 from holdfast.worker.blocked_domains import walk_domains
 from holdfast.worker.event_log import log_event

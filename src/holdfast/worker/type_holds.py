@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.model.lease import Reservation
 from holdfast.model.queue_settings import QueueSettings

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from holdfast.approvals import with_approved_signature
 from holdfast.clock import DAY, SECOND, monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.wire.identity import split_signature

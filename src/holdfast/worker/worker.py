@@ -16,8 +16,7 @@ from typing import Any, Unpack
 from holdfast import linux
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import CancelWait
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model.lease import Lease
 from holdfast.model.request import DEFAULT_QUEUE
@@ -304,11 +303,10 @@ class Worker:
             silence=StoreSilence(self.timing.silence_seconds),
             timing=self.timing,
         )
-        cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
+        cancel_watch = CancelWatch(self.driver, heartbeat)
         heartbeat.start()
         settler.start()
-        if cancel_watch is not None:
-            cancel_watch.start()
+        cancel_watch.start()
         pool.start(
             lambda ended, more_soon: settler.add(ended, more_soon=more_soon),
             on_lost=lambda run: self._observers.lease_lost(run, None),
@@ -329,8 +327,7 @@ class Worker:
             seconds_left = self._shutdown.time_to_settle(self.timing.stop_seconds)
             settler.stop(seconds_left)
             heartbeat.stop(seconds_left())
-            if cancel_watch is not None:
-                cancel_watch.stop(seconds_left())
+            cancel_watch.stop(seconds_left())
             self._observers.stopped(self.name, self.tally.statuses)
 
     def _finish(self, pool: ChildPool, loop: ReserveLoop, reserving: BackgroundCall) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.drivers.contract import QueueCounts, ResumeAction, Trimmed
+from holdfast.drivers.answers import QueueCounts, Trimmed
+from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.queue_settings import QueueSettings

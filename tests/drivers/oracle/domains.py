@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import count
 
-from holdfast.drivers.contract import DomainInfo, DomainStatus
 from holdfast.model.bounds import MAX_OFFSET
+from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import Gaps, QueueSettings

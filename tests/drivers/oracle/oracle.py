@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from holdfast.drivers.contract import DomainInfo, QueueCounts, ResumeAction, Trimmed
+from holdfast.drivers.answers import QueueCounts, Trimmed
 from holdfast.errors import LeaseError
+from holdfast.model.domain import DomainInfo, ResumeAction
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation

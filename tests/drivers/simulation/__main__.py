@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from holdfast.clock import monotonic
 from holdfast.connect import connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from tests.drivers.simulation.run import DEFAULT_STEPS, SimulationReport, open_memory_store, simulate
 
 MEMORY_URL = "memory://"

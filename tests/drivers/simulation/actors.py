@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.clock import MILLISECOND, MINUTE, SECOND
-from holdfast.drivers.contract import ResumeAction
+from holdfast.model.domain import ResumeAction
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease

@@ -11,8 +11,9 @@ from itertools import pairwise
 from types import NoneType
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import ResumeAction, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
+from holdfast.model.domain import ResumeAction
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Reservation

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.clock import DAY, MINUTE, SECOND, ManualClock
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import ResumeAction, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
+from holdfast.model.domain import ResumeAction
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Note, Reservation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.connect import connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from tests.drivers.simulation.actors import make_actors
 from tests.drivers.simulation.checker import Violation
 from tests.drivers.simulation.environment import Environment

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import QueueSettings

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import ResumeAction, Store, Trimmed
-from holdfast.drivers.optional import CountEstimates
+from holdfast.drivers.answers import Trimmed
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
+from holdfast.model.domain import ResumeAction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note
 from holdfast.model.ledger import LedgerRow
@@ -258,8 +259,7 @@ class ComparedStore:
         wanted, counts = self.oracle.counts(now=self.now), self.store.counts(now=self.now)
         assert_same("counts", wanted, counts)
         assert_same("ages", *([row.oldest_ready_age for row in rows] for rows in (wanted, counts)))
-        if isinstance(self.store, CountEstimates):
-            assert_same("estimates", wanted, self.store.estimate_counts(now=self.now))
+        assert_same("estimates", wanted, self.store.estimate_counts(now=self.now))
         for job_id in self.accepted_ids:
             if job_id not in jobs:
                 assert_same(f"job {job_id}", None, self.store.get(job_id))

@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import ResumeAction
+from holdfast.model.domain import ResumeAction
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from tests.drivers.state_machine.compared_machine import ComparedMachine, make_settlement
 from tests.drivers.state_machine.strategies import (

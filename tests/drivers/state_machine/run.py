@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from tests.drivers.state_machine.domain_machine import DomainMachine
 from tests.drivers.state_machine.machine import LeaseMachine
 

@@ -12,7 +12,7 @@ from holdfast.app import Holdfast
 from holdfast.clock import ManualClock, from_datetime
 from holdfast.connect import connect
 from holdfast.cron.runner import CronRunner
-from holdfast.drivers.contract import JobFilter
+from holdfast.model.filters import JobFilter
 
 START = datetime(2027, 5, 3, 5, 59, 30, tzinfo=UTC)  # a Monday, half a minute before six
 

@@ -19,8 +19,8 @@ from holdfast.cron.entries import (
 )
 from holdfast.cron.runner import CronRunner
 from holdfast.cron.store import ScheduleStore
-from holdfast.drivers.contract import Change
 from holdfast.model.bounds import MAX_INSTANT
+from holdfast.model.registry import Change
 
 NIGHTLY = Schedule(name="a.b:c-d_e", expression="0 7 * * *", type="report", queue="reports")
 

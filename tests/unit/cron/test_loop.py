@@ -11,8 +11,8 @@ from holdfast.app import Holdfast
 from holdfast.connect import connect
 from holdfast.cron.runner import CronRunner, CronTiming
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import StoreUnavailable, Unsupported
+from holdfast.model.filters import JobFilter
 from tests.unit.cron.crashing_store import CrashingStore
 from tests.waiting import wait_until
 

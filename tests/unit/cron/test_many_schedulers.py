@@ -16,7 +16,7 @@ from holdfast.connect import connect
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import JobFilter
+from holdfast.model.filters import JobFilter
 from holdfast.model.settlement import Ack
 from tests.unit.cron.crashing_store import CrashingStore, Died
 

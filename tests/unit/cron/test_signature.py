@@ -11,8 +11,8 @@ from holdfast import Schedule
 from holdfast.app import Holdfast
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.runner import CronRunner
-from holdfast.drivers.contract import Change
 from holdfast.errors import InvalidInput
+from holdfast.model.registry import Change
 from holdfast.settings import read
 from holdfast.wire.signing import Verdict
 

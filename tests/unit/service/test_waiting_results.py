@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import Client, JobRequest
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreBusy
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.waiting_results import WaitingResults

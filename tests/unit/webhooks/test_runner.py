@@ -13,7 +13,7 @@ import pytest
 from holdfast import connect
 from holdfast.clock import SECOND, ManualClock
 from holdfast.driver import Change, JobRecord
-from holdfast.drivers.contract import QueueCounts
+from holdfast.drivers.answers import QueueCounts
 from holdfast.errors import StoreUnavailable
 from holdfast.model.retry import Fixed
 from holdfast.settings import Settings

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from holdfast.clock import monotonic
+from holdfast.drivers.requests import WaitForCancel
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.worker.cancel_watch import CancelWatch, CancelWatchTiming
@@ -25,8 +26,10 @@ class Store(InMemory):
         self.was_asked = threading.Semaphore(0)
         self.failures = 0
 
-    def wait_for_cancel(self, job_ids, *, timeout):  # noqa: ARG002
-        self.asked.append(len(job_ids))
+    def do(self, request):
+        if not isinstance(request, WaitForCancel):
+            return super().do(request)
+        self.asked.append(len(request.job_ids))
         self.was_asked.release()
         if self.failures:
             self.failures -= 1

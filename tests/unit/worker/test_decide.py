@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
 from holdfast.connect import connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State

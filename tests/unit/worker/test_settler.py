@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from holdfast.drivers.requests import Reap
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Retry
@@ -34,9 +35,10 @@ class Store(InMemory):
         self.batches.append([len(one.result or b"") for one in settlements if isinstance(one, Ack)])
         return super().settle(settlements, now=now)
 
-    def report_outage(self, leases, *, now=None):
-        self._fail_while_out()
-        return super().report_outage(leases, now=now)
+    def do(self, request):
+        if isinstance(request, Reap):
+            self._fail_while_out()
+        return super().do(request)
 
     def _fail_while_out(self):
         if self.is_out:

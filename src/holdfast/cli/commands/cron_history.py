@@ -17,7 +17,7 @@ from holdfast.clock import MILLISECOND, from_datetime
 from holdfast.cron.fire import META_FIRE, META_SCHEDULE, fire_id, fire_text
 from holdfast.cron.reports import fire_instant
 from holdfast.cron.schedule import Schedule
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import bounds, duration, instant
 from holdfast.model.ledger import LedgerRow
 

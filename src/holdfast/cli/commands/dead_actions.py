@@ -16,7 +16,7 @@ from holdfast.cli.output import Column
 from holdfast.cli.parameters import RATE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord, State
 from holdfast.signing import open_signer
 from holdfast.throttle import Throttle

@@ -12,8 +12,10 @@ from holdfast.cli.filters import page_options
 from holdfast.cli.output import Column, Output
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Page, ResumeAction, Store
+from holdfast.drivers.answers import Page
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 
 _QUEUE = click.argument("queue")
 _DOMAIN = click.argument("name", metavar="DOMAIN")

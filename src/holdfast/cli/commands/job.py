@@ -15,7 +15,8 @@ from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.clock import from_timedelta, monotonic
-from holdfast.drivers.contract import Inspection, Store
+from holdfast.drivers.answers import Inspection
+from holdfast.drivers.store import Store
 from holdfast.model import duration
 from holdfast.model.control_characters import escape_control_characters
 from holdfast.model.execution import ExecutionResult

@@ -15,7 +15,7 @@ from holdfast.cli.output import Column
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session
 from holdfast.clock import monotonic, to_datetime
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.control_characters import escape_control_characters
 from holdfast.model.fingerprint import failure_line

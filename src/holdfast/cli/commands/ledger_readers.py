@@ -8,7 +8,7 @@ from holdfast.cli import json_values
 from holdfast.cli.command import Group
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.ledger_reader import KIND, forget_reader, parse_reader
 from holdfast.model.registry import Entry

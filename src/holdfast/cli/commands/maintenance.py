@@ -11,7 +11,9 @@ from holdfast.cli.command import Command
 from holdfast.cli.commands.retention import settings_retention, stored_retention
 from holdfast.cli.commands.space import space_admin, space_names
 from holdfast.cli.session import Session, pass_session
-from holdfast.drivers.contract import REAP_LIMIT, Store, Trimmed
+from holdfast.drivers.answers import Trimmed
+from holdfast.drivers.requests import REAP_LIMIT
+from holdfast.drivers.store import Store
 from holdfast.model.retention import Retention
 from holdfast.worker.dead_retention import DeadLetterRetention
 

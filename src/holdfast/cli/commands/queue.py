@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import click
@@ -17,11 +16,12 @@ from holdfast.cli.output import Column, Output
 from holdfast.cli.parameters import DURATION, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_timedelta, monotonic
-from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
-from holdfast.drivers.estimates import count_jobs
+from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.requests import Counts
+from holdfast.drivers.store import Store
 from holdfast.model import bounds, duration
 from holdfast.model.job import State
-from holdfast.model.queue_settings import KEY_LIMIT_FIELDS, PROPOSERS, Gaps, LimitOrigin, OnExhausted
+from holdfast.model.queue_settings import KEY_LIMIT_FIELDS, PROPOSERS, Gaps, LimitOrigin, OnExhausted, QueueSettings
 from holdfast.worker.breaker import BreakerPhase, phase_of
 from holdfast.worker.type_holds import forget_holds, read_holds
 
@@ -52,8 +52,7 @@ def queue() -> None:
 def list_(session: Session, names: tuple[str, ...], *, types: bool, estimate: bool, as_json: bool) -> None:
     """Count jobs by queue and state, and show pauses and limits."""
     store, output = session.store(), session.output
-    count = partial(count_jobs, store) if estimate else store.counts
-    counts = count(list(names) or None)
+    counts = store.do(Counts(queues=list(names) or None, estimate=estimate))
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]

@@ -14,7 +14,7 @@ from holdfast.cli.parameters import KEEP_DEAD, KEEP_ENDED, POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta, to_timedelta
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import duration
 from holdfast.model.retention import KEY, KIND, Retention, choose_retention, read_retention, store_retention
 from holdfast.settings import Settings

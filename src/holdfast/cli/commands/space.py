@@ -8,7 +8,9 @@ import click
 
 from holdfast.cli.command import Group
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.drivers.optional import SpaceAdmin
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Spaces
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
 
 
@@ -64,18 +66,18 @@ def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool
         output.print_line(f"removed {rows} rows of the space {name}")
 
 
-def space_names(admin: SpaceAdmin) -> Iterator[str]:
+def space_names(admin: Store) -> Iterator[str]:
     """Return the names of all spaces that have rows."""
     after: str | None = ""
     while after is not None:
-        page = admin.spaces(after=after)
+        page = admin.do(Spaces(after=after))
         yield from page
         after = page.cursor
 
 
-def space_admin(session: Session) -> SpaceAdmin:
+def space_admin(session: Session) -> Store:
     """Return the store of the session; a driver that does not list its spaces ends the command."""
     store = session.store()
-    if not isinstance(store, SpaceAdmin):
+    if not store.capabilities.has(Feature.SPACES):
         raise CommandFailed(ExitCode.FAILED, f"the {store.capabilities.driver} driver does not list its spaces")
     return store

@@ -8,9 +8,10 @@ from holdfast.cli.commands.ledger_readers import read_progress
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.session import Session
 from holdfast.clock import HOUR, SECOND
+from holdfast.drivers.answers import LedgerDelay
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import LedgerDelay, LedgerDiagnosis
+from holdfast.drivers.requests import Diagnose
+from holdfast.drivers.store import Store
 from holdfast.model import duration
 from holdfast.model.ledger_reader import KIND, MAX_READERS
 
@@ -20,8 +21,7 @@ SLOW_READER = HOUR  # microseconds that the first unread row has waited
 
 def check_ledger(session: Session, store: Store) -> Iterator[Check]:
     """What delays the readers of the ledger, such as callbacks, and what the readers keep from being removed."""
-    if isinstance(store, LedgerDiagnosis):
-        yield from _check_delay(store.ledger_delay())
+    yield from _check_delay(store.do(Diagnose()).ledger_delay)
     if store.capabilities.has(Feature.LEDGER) and store.capabilities.has(Feature.REGISTRY):
         yield from _check_readers(session, store)
 

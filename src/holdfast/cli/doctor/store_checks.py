@@ -12,10 +12,11 @@ from holdfast.cli.doctor.check import GIBIBYTE, Check, Health, format_bytes
 from holdfast.cli.session import Session
 from holdfast.clock import MILLISECOND, MINUTE, SECOND
 from holdfast.drivers.capabilities import Durability, Feature
-from holdfast.drivers.contract import Change, Store
-from holdfast.drivers.optional import Diagnosis
+from holdfast.drivers.requests import Diagnose
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreFull
 from holdfast.model import duration
+from holdfast.model.registry import Change
 from holdfast.model.retention import Retention
 
 PROBE_KIND, PROBE_KEY = "doctor", "clock"  # a registry row that is written and removed
@@ -170,9 +171,7 @@ def check_vacuum(_: Session, store: Store) -> Iterator[Check]:
 
 def check_sizes(_: Session, store: Store) -> Iterator[Check]:
     """The largest tables, and the unused part of a file."""
-    if not isinstance(store, Diagnosis):
-        return
-    bytes_of = store.table_sizes()
+    bytes_of = store.do(Diagnose()).table_sizes
     sizes = sorted(bytes_of.items(), key=lambda table: table[1], reverse=True)
     if not sizes:
         return

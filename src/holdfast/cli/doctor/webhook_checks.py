@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.session import Session
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.ledger_reader import find_webhooks
 from holdfast.model.ledger_reader import KIND
 from holdfast.webhooks.callbacks import NAME

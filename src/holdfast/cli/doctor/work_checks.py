@@ -11,12 +11,14 @@ from holdfast.cli.session import Session
 from holdfast.clock import MINUTE
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.store import ScheduleStore
+from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import DomainInfo, JobFilter, QueueCounts, Store
-from holdfast.drivers.estimates import count_jobs
-from holdfast.drivers.optional import Diagnosis
+from holdfast.drivers.requests import Counts, Diagnose
+from holdfast.drivers.store import Store
 from holdfast.model import bounds, duration
 from holdfast.model.control_characters import quote
+from holdfast.model.domain import DomainInfo
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.model.transition import UNREADABLE
 from holdfast.observability.presence import WorkerPresence, read_presences
@@ -31,7 +33,7 @@ SHOWN_NAMES = 10
 
 def check_work(session: Session, store: Store) -> Iterator[Check]:
     """Everything about jobs and workers. The open and dead jobs are counted once; done jobs are not read."""
-    counts = count_jobs(store, states=NOT_DONE)
+    counts = store.do(Counts(states=NOT_DONE, estimate=True))
     yield from _check_jobs(counts)
     yield from _check_unreadable(store, counts)
     paused = {row.queue for row in counts if row.ready and is_paused(session.output, store.settings(row.queue))}
@@ -137,9 +139,7 @@ def _check_oldest(ready: Sequence[QueueCounts]) -> Iterator[Check]:
 
 
 def _check_leases(store: Store) -> Iterator[Check]:
-    if not isinstance(store, Diagnosis):
-        return
-    expired = store.count_expired_leases(expired_for=UNREAPED_LEASE)
+    expired = store.do(Diagnose(expired_for=UNREAPED_LEASE)).expired_leases
     if expired:
         text = f"{expired} leases expired more than {duration.format_rounded(UNREAPED_LEASE)} ago"
         advice = "start a worker, or run `holdfast reap`: their jobs wait"

@@ -1,6 +1,5 @@
 """``https://host``: a store behind the HTTP service. The process needs a token, and no access to the store itself."""
 
-from holdfast.drivers.http.driver import HttpDriver
-from holdfast.drivers.http.opening import open_url
+from holdfast.drivers.http.engine import HttpEngine, open_url
 
-__all__ = ["HttpDriver", "open_url"]
+__all__ = ["HttpEngine", "open_url"]

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from holdfast.clock import monotonic
+from holdfast.drivers.http.protocol import MAX_ANSWER_BYTES
 from holdfast.drivers.http.url import ServiceAddress
-from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES
 from holdfast.errors import StoreClosed, StoreUnavailable
 
 CONNECT_TIMEOUT_SECONDS = 10.0

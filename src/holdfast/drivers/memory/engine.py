@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
 
@@ -56,8 +56,8 @@ class MemoryStore:
 class MemoryEngine(Engine):
     """One space of a store in memory: for tests, simulations and single processes."""
 
-    has_serial_arrivals: ClassVar[bool] = True
-    has_numbered_ledger: ClassVar[bool] = True
+    has_serial_arrivals = True
+    has_numbered_ledger = True
 
     can = Capabilities(
         driver="memory",

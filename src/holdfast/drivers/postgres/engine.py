@@ -149,10 +149,9 @@ class PostgresEngine(Engine):
 
     def reserve(self, request: r.Reserve) -> Reserved:
         """Lease jobs."""
+        mark = self._waiter.mark()
         reservations, ended = reserve.reserve(self._database, self._lost_answers, request)
-        if reservations:
-            self._waiter.note_reservation()
-        return Reserved(reservations, self._read_ended(ended))
+        return Reserved(reservations, self._read_ended(ended), mark)
 
     def extend(self, request: r.Extend) -> list[Lease | LeaseError]:
         """Extend leases."""
@@ -186,7 +185,7 @@ class PostgresEngine(Engine):
 
     def wait(self, request: r.Wait) -> None:
         """Wait for a notification, and poll now and then."""
-        self._waiter.wait(r.distinct(request.queues), request.timeout)
+        self._waiter.wait(request)
 
     def wait_for_cancel(self, request: r.WaitForCancel) -> bool:
         """Wait for a notification, and poll now and then."""

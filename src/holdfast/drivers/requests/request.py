@@ -20,7 +20,7 @@ A = TypeVar("A")
 MAX_WAIT_SECONDS = 86_400
 
 
-class Request(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+class Request(msgspec.Struct, Generic[A], frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One call of a store, which answers with an ``A``. One call is one transaction; only ``Settle`` may be several.
 
     ``now`` replaces the clock of the store, and is allowed only for a store opened with ``caller_clock=True`` (L1).

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from holdfast.clock import SECOND, Clock, SystemClock, monotonic
@@ -64,8 +64,8 @@ class SqliteEngine(Engine):
     Requests that write share commits (see ``Database.write``); requests that only read never wait for a writer.
     """
 
-    has_serial_arrivals: ClassVar[bool] = True
-    has_numbered_ledger: ClassVar[bool] = True
+    has_serial_arrivals = True
+    has_numbered_ledger = True
 
     def __init__(
         self, database: Database, *, clock: Clock | None = None, caller_clock: bool = False, space: str = "main"

@@ -23,7 +23,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.clock import monotonic
-from holdfast.drivers.remote.verbs import MAX_CALL_BYTES
+from holdfast.drivers.http.protocol import MAX_CALL_BYTES
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.service.auth.principal import Principal

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from holdfast.service.driver import routes as driver
 from holdfast.service.operation import Operation
 from holdfast.service.routes import (
     artifacts,
     claims,
     cleanup,
     domains,
-    driver,
     events,
     health,
     queues,

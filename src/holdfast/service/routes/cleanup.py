@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import retention
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply

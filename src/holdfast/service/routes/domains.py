@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.contract import DomainInfo, Page
+from holdfast.drivers.answers import Page
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.schemas.domains import Domain, DomainPage, DomainQuery, ResumedDomain, ResumeDomainRequest

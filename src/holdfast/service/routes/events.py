@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.contract import Page
+from holdfast.drivers.answers import Page
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 from holdfast.service.auth.principal import Scope

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import QueueSettings, Store
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
-from holdfast.model.queue_settings import LimitOrigin
+from holdfast.model.queue_settings import LimitOrigin, QueueSettings
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.clock import from_datetime
-from holdfast.drivers.contract import JobFilter
 from holdfast.model import bounds
+from holdfast.model.filters import JobFilter
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.schemas.queues import Requeued, RequeueRequest, SearchQuery, TaskPage

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Inspection
+from holdfast.drivers.answers import Inspection
 from holdfast.errors import ArtifactError, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import State

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from uuid_utils import uuid7
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Entry, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
+from holdfast.model.registry import Entry
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply

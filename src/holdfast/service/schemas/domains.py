@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from holdfast.drivers.contract import DomainStatus, ResumeAction
+from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.service.schemas.fields import Answer, Instant, Name, Offset, Request, Text
 
 MAX_PAGE_DOMAINS = 1000

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Sequence
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.contract import QueueCounts, Store
-from holdfast.drivers.estimates import count_jobs
+from holdfast.drivers import requests as r
+from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.store import Store
 from holdfast.model.job import State
 from holdfast.service.schemas.queues import Counts
 from holdfast.service.tenants.store_calls import StoreCalls
@@ -41,7 +42,7 @@ class QueueCounter:
 
     async def _count(self) -> None:
         began = monotonic()
-        self._rows = await self._calls.run(count_jobs, self._store, states=COUNTED)
+        self._rows = await self._calls.run(self._store.do, r.Counts(states=COUNTED, estimate=True))
         took = monotonic() - began
         self._valid_until = monotonic() + max(self._min_age_seconds, REST_FACTOR * took)
 

@@ -14,7 +14,8 @@ from holdfast.artifacts.manifest import Artifact
 from holdfast.artifacts.records import visible_artifacts
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
-from holdfast.drivers.contract import Inspection, Store
+from holdfast.drivers.answers import Inspection
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release

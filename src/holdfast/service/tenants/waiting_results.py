@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.service.problems import Code, Problem
 from holdfast.service.tenants.store_calls import StoreCalls

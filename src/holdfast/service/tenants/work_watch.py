@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.requests import Wait
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.service.tenants.store_calls import StoreCalls
 
 WATCH_SECONDS = 1.0  # of one call to the store
 OUTAGE_PAUSE_SECONDS = 1.0  # after a call that failed
-FIRST_PAUSE_SECONDS = 0.02  # of a caller who reserved nothing after its last wait; doubled ...
-MAX_PAUSE_SECONDS = 0.5  # ... up to this
+PAUSE_SECONDS = 0.02  # before the store is asked for a caller whose reserve has just found nothing
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    queues: tuple[str, ...]
+    request: Wait
     due: asyncio.Future[None] = field(default_factory=asyncio.Future)
     is_watching: bool = False  # the store is asked for it, too
 
@@ -46,26 +46,22 @@ class WorkWatch:
         for waiting in self._waiting:
             waiting.wake()
 
-    async def wait(
-        self, queues: tuple[str, ...], seconds: float, *, fruitless: int, ends: Callable[[], Awaitable[object]]
-    ) -> bool:
-        """Return True when work of these queues may be due; False after so many seconds, or when ``ends`` has ended.
+    async def wait(self, request: Wait, seconds: float, *, ends: Callable[[], Awaitable[object]]) -> None:
+        """Return when work of these queues may be due, after so many seconds, or when ``ends`` has ended.
 
-        Work may be due that the caller cannot reserve: its queue is paused, or its type is unknown. So a caller whose
-        last waits were ``fruitless`` is answered at once only for what this process makes ready.
+        Work may be due that the caller cannot reserve: its queue is paused, or its type is unknown. So a caller with
+        the mark of a reserve is answered at once only for what this process makes ready.
         """
-        waiting = _Waiting(queues)
+        waiting = _Waiting(request)
         self._waiting.append(waiting)
         ending = asyncio.ensure_future(ends())
         deadline = monotonic() + seconds
         try:
-            if fruitless > 0:
-                pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(fruitless - 1, 10), MAX_PAUSE_SECONDS)
-                await self._first({waiting.due, ending}, min(pause, seconds))
+            if request.since:
+                await self._first({waiting.due, ending}, min(PAUSE_SECONDS, seconds))
             waiting.is_watching = True
             while not waiting.due.done() and not ending.done() and (left := deadline - monotonic()) > 0:
                 await self._first({waiting.due, ending, self._watched()}, left)
-            return waiting.due.done()
         finally:
             ending.cancel()
             self._waiting.remove(waiting)
@@ -77,14 +73,17 @@ class WorkWatch:
     def _watched(self) -> asyncio.Future[None]:
         """Return the call to the store that is under way; begin one if there is none."""
         if self._watch is None or self._watch.done():
-            queues = sorted({queue for waiting in self._waiting if waiting.is_watching for queue in waiting.queues})
-            self._watch = asyncio.ensure_future(self._ask_store(queues))
+            watching = [waiting.request for waiting in self._waiting if waiting.is_watching]
+            queues = sorted({queue for request in watching for queue in request.queues})
+            oldest = min(request.since for request in watching)
+            request = Wait(queues=queues, timeout=WATCH_SECONDS, since=oldest)
+            self._watch = asyncio.ensure_future(self._ask_store(request))
         return self._watch
 
-    async def _ask_store(self, queues: list[str]) -> None:
+    async def _ask_store(self, request: Wait) -> None:
         loop = asyncio.get_running_loop()
         try:
-            is_due = await loop.run_in_executor(self._calls.watchers, _is_due, self._store, queues)
+            is_due = await loop.run_in_executor(self._calls.watchers, _is_due, self._store, request)
         except HoldfastError:  # the next reserve reports it
             await asyncio.sleep(OUTAGE_PAUSE_SECONDS)
             return
@@ -93,8 +92,8 @@ class WorkWatch:
                 waiting.wake()
 
 
-def _is_due(store: Store, queues: list[str]) -> bool:
-    """Whether ``wait`` returned before its time."""
+def _is_due(store: Store, request: Wait) -> bool:
+    """Whether the wait ended before its time."""
     began = monotonic()
-    store.wait(queues, timeout=WATCH_SECONDS)
-    return monotonic() - began < WATCH_SECONDS
+    store.do(request)
+    return monotonic() - began < request.timeout

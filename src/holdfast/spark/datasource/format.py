@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from uuid_utils import uuid7
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, SparkUnavailable, Unsupported
 from holdfast.spark.datasource import catalog_table, jobs_table, ledger_table
 from holdfast.spark.datasource.bad_rows import resolve_folder

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdfast.clock import from_datetime
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, instant
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 
 FILTER_OPTIONS: Final = ("queue", "state", "type", "domain", "name", "key", "reason", "since", "until")

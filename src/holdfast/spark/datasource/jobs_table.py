@@ -10,8 +10,9 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.store import Store
 from holdfast.model.columns import JOB_COLUMNS
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.spark.column_schemas import ddl, job_fields
 from holdfast.spark.job_pages import job_pages

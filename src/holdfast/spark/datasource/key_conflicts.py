@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
 from holdfast.wire.codec import JSON

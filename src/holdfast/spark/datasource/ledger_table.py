@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import LedgerScan
+from holdfast.drivers.requests import LedgerEnd, LedgerMarks, ReadTuples
+from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.spark.column_schemas import ddl, ledger_fields
@@ -72,11 +72,7 @@ def read(store: Store, ledger_range: LedgerRange) -> Iterator[pa.RecordBatch]:
 
 
 def _read_page(store: Store, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-    if isinstance(store, LedgerScan):
-        return store.ledger_tuples(after, limit)
-    page = store.ledger(after, limit)
-    assert page.cursor is not None
-    return [_columns_of(row) for row in page.items], page.cursor
+    return store.do(ReadTuples(after=after, limit=limit))
 
 
 def row_identity(row: Sequence[Any]) -> str:
@@ -86,27 +82,14 @@ def row_identity(row: Sequence[Any]) -> str:
 
 def ledger_start(store: Store) -> LedgerRange:
     """Return the whole ledger as a range: from its first row, or from its end if it is empty."""
-    end = store.ledger_end()  # before the read: a row that is written in between must not be skipped
+    end = store.do(LedgerEnd())  # before the read: a row that is written in between must not be skipped
     rows, _ = _read_page(store, None, 1)
     return LedgerRange(after=None, first=row_identity(rows[0])) if rows else LedgerRange(after=end)
 
 
 def split_points(store: Store, after: str | None, *, most: int = UNLIMITED) -> list[SplitPoint]:
     """Return split points after the cursor, ``SPLIT_ROWS`` rows apart, for ``most`` rows or up to the end."""
-    if isinstance(store, LedgerScan):
-        return [SplitPoint(*mark) for mark in store.ledger_marks(after, every=SPLIT_ROWS, most=most)]
-    points: list[SplitPoint] = []
-    left = most
-    while left:
-        limit = min(left, SPLIT_ROWS)
-        page = store.ledger(after, limit)
-        if page.items:
-            assert page.cursor is not None
-            points.append(SplitPoint(page.cursor, len(page.items)))
-            after, left = page.cursor, left - len(page.items)
-        if len(page.items) < limit:
-            break
-    return points
+    return [SplitPoint(*mark) for mark in store.do(LedgerMarks(after=after, every=SPLIT_ROWS, most=most))]
 
 
 def split_ledger(start: LedgerRange, points: Sequence[SplitPoint], most: int) -> list[LedgerRange]:

@@ -11,9 +11,9 @@ from typing import Final
 
 from holdfast import settings
 from holdfast.clock import from_timedelta
-from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
+from holdfast.model.filters import JobFilter
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
 from holdfast.spark.datasource.row_keys import key_columns

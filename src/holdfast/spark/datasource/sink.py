@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from holdfast.client import batches
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Enqueued

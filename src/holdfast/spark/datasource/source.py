@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import LedgerScan
+from holdfast.drivers.store import Store
 from holdfast.spark.datasource import jobs_table, ledger_table
 from holdfast.spark.datasource.options import SourceOptions, StoreLocation
 from holdfast.spark.store_access import open_store
@@ -62,14 +61,12 @@ class LedgerReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[LedgerPartition]:
-        """Return ranges, if the store finds split points without reading the rows; else one range.
+        """Return ranges of the ledger.
 
         The last range has no end: a later query of the frame, which uses the same partitions, must see new rows.
         """
         store = _open(self._options.store)
         start = ledger_table.ledger_start(store)
-        if not isinstance(store, LedgerScan):
-            return [LedgerPartition(start)]
         points = ledger_table.split_points(store, start.after)
         ranges = ledger_table.split_ledger(start, points, self._options.partitions)
         *closed, last = ranges or [start]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.spark.datasource import ledger_table
 from holdfast.spark.datasource.options import SourceOptions

@@ -22,7 +22,8 @@ from uuid_utils import uuid7
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SystemClock
 from holdfast.cron.store import ScheduleStore
-from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, duration, retention
 from holdfast.model.job import JobRecord

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from holdfast.app import Holdfast
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
 from holdfast.spark.compat import cancel, cores, describe, tag

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.registry import Change
 

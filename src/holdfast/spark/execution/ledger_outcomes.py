@@ -14,7 +14,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.ledger import LedgerRow
 from holdfast.spark.execution.outcomes import DDL, from_ledger

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.store import Store
 from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, RunSpec, SlotStatus
 
 COUNT_PAUSE_FACTOR = 20  # counting reads every job, so the next count waits 20 times as long as the last one took

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model import bounds
 from holdfast.model.queue_settings import OnExhausted, QueueSettings

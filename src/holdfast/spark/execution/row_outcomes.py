@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.drivers.contract import JobFilter
 from holdfast.model import bounds
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.spark.column_schemas import ddl, job_fields
 from holdfast.spark.compat import cores

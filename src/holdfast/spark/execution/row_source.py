@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import LeasedEnqueue
+from holdfast.drivers.requests import Enqueue, LeaseTerms
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
@@ -241,7 +241,8 @@ class RowSource:
     def _enqueue(self, batch: Sequence[JobRecord], *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
         jobs = batch if self._signer is None else self._signer.sign(batch)
         if self._earlier is not None and self._earlier.retry_dead:
-            return self._store.enqueue(jobs, replace_dead_before=self._earlier.began_at), []
-        if leased and isinstance(self._store, LeasedEnqueue):
-            return self._store.enqueue_leased(jobs, lease_for=self._lease_for, worker=self._worker)
-        return self._store.enqueue(jobs), []
+            stored = self._store.do(Enqueue(jobs=jobs, replace_dead_before=self._earlier.began_at))
+        else:
+            terms = LeaseTerms(lease_for=self._lease_for, worker=self._worker) if leased else None
+            stored = self._store.do(Enqueue(jobs=jobs, lease=terms))
+        return stored.answers, stored.reservations

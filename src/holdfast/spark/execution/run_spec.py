@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.registry import Change, Entry
 from holdfast.settings import SigningMode
 from holdfast.worker.catalogue import Catalogue

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from holdfast.clock import DAY, SECOND, SystemClock, monotonic
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
 from holdfast.observability.logs import LogObserver

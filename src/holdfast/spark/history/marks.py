@@ -11,7 +11,8 @@ from dataclasses import asdict
 import msgspec
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Change, Store
+from holdfast.drivers.store import Store
+from holdfast.model.registry import Change
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import CommitMark
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.spark.history import summaries
 from holdfast.spark.history.audit import Scope, audit
 from holdfast.spark.history.certificate import FILE_CHECKS, MAX_EVIDENCE, Certificate, Violation

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import AuditScan
+from holdfast.drivers.requests import Diagnose
+from holdfast.drivers.store import Store
 from holdfast.model.ledger import LedgerRow
 from holdfast.spark.history.audit import Scope, audit
 from holdfast.spark.history.certificate import Certificate
@@ -49,18 +49,18 @@ def audit_store(store: Store, *, spark: SparkSession) -> Certificate:
         waiting=waiting.num_rows,
         snapshot=snapshot,
         since=first_certain_instant(store, first),
-        serial_arrivals=isinstance(store, AuditScan) and store.has_serial_arrivals,
+        serial_arrivals=store.engine.has_serial_arrivals,
     )
     certificate = audit(*(spark.createDataFrame(table) for table in tables), scope=scope)
     return replace(certificate, trimmed=trimmed)
 
 
 def _read_trimmed(store: Store) -> int | None:
-    return store.trimmed_rows() if isinstance(store, AuditScan) else None
+    return store.do(Diagnose()).trimmed_rows
 
 
 def _positions(store: Store, chunk: Chunk, rows_before: int) -> list[int]:
-    if isinstance(store, AuditScan) and store.has_numbered_ledger:
+    if store.engine.has_numbered_ledger:
         return [int(cursor) - 1 for cursor in chunk.cursors]
     return list(range(rows_before, rows_before + len(chunk.rows)))
 

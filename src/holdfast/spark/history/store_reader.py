@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import JobFilter, Store
-from holdfast.drivers.optional import AuditScan
+from holdfast.drivers.requests import Diagnose, Inspect
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 
@@ -122,12 +123,12 @@ def _ended_ids(rows: Iterable[LedgerRow]) -> list[str]:
 
 
 def _read_arrivals(store: Store, jobs: Iterable[JobRecord]) -> dict[str, int]:
-    if not isinstance(store, AuditScan):
-        return {}
+    """Return the places of jobs with a domain in the order of arrival (L11); a requeued job arrives again."""
     arrivals: dict[str, int] = {}
     ids = [job.id for job in jobs if job.domain is not None]
     for start in range(0, len(ids), PAGE_ROWS):
-        arrivals.update(store.arrivals(ids[start : start + PAGE_ROWS]))
+        found = store.do(Inspect(job_ids=ids[start : start + PAGE_ROWS], payloads=False))
+        arrivals.update((job_id, each.arrival) for job_id, each in found.items())
     return arrivals
 
 
@@ -182,6 +183,6 @@ def first_certain_instant(store: Store, first: LedgerRow | None) -> int | None:
 
     ``first`` is the oldest row that is left: rows that were removed ended before it.
     """
-    if isinstance(store, AuditScan) and store.trimmed_rows() == 0:
+    if store.do(Diagnose()).trimmed_rows == 0:
         return None
     return SystemClock().now() if first is None else first.ended_at

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.clock import from_timedelta
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import AuditScan
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.model import ledger_reader
 from holdfast.model.job import JobRecord
@@ -92,7 +91,7 @@ def _begin(store: Store, chunk: Chunk, space: str) -> Commit:
     return Commit(
         space=space,
         since=first_certain_instant(store, chunk.rows[0] if chunk.rows else None),
-        serial_arrivals=isinstance(store, AuditScan) and store.has_serial_arrivals,
+        serial_arrivals=store.engine.has_serial_arrivals,
     )
 
 

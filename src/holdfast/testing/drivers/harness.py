@@ -19,8 +19,10 @@ from typing import Any, Self, TypeVar
 
 from holdfast.clock import SECOND
 from holdfast.connect import connect
+from holdfast.drivers.answers import Inspection
 from holdfast.drivers.capabilities import Capabilities, Feature
-from holdfast.drivers.contract import REAP_LIMIT, Inspection, Store
+from holdfast.drivers.requests import REAP_LIMIT
+from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch

@@ -5,21 +5,19 @@ from __future__ import annotations
 import threading
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import CancelWait
+from holdfast.drivers.requests import WaitForCancel
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreClosed
 from holdfast.model.job import State
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.wait import SHORT_SECONDS
-from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
+from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 
 def wait_for_cancel(store: Store, *job_ids: str, timeout: float) -> bool:
     """Wait for a cancel request for one of these jobs."""
-    if not isinstance(store, CancelWait):
-        raise CaseSkipped("a worker of this driver learns of a cancel request from its next heartbeat")
-    return store.wait_for_cancel(job_ids, timeout=timeout)
+    return store.do(WaitForCancel(job_ids=job_ids, timeout=timeout))
 
 
 def _reserve_new_jobs(h: Harness, store: Store, count: int) -> list[str]:

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Durability, Feature
-from holdfast.drivers.contract import Gaps, OnExhausted, QueueSettings, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises

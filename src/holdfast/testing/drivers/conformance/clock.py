@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings, Store
+from holdfast.drivers.store import Store
 from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case

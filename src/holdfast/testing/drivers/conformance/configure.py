@@ -7,10 +7,9 @@ from typing import Any
 
 from holdfast.clock import HOUR, MILLISECOND, SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings
 from holdfast.model import bounds
 from holdfast.model.job import State
-from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin
+from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin, QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from holdfast.clock import DAY
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings
 from holdfast.model.bounds import MAX_COUNT, MAX_DURATION, MAX_INSTANT
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.clock import DAY, MINUTE
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

@@ -7,16 +7,10 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import (
-    DomainInfo,
-    DomainStatus,
-    Gaps,
-    OnExhausted,
-    QueueSettings,
-    ResumeAction,
-)
 from holdfast.errors import InvalidInput
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.job import State
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Fail, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case

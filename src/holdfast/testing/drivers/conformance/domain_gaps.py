@@ -9,9 +9,10 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Gaps, OnExhausted, QueueSettings
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.job import JobRecord
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

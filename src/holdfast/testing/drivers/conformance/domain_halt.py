@@ -6,10 +6,11 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import OnExhausted, QueueSettings, ResumeAction
+from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.ledger import Ending
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from holdfast.clock import DAY
+from holdfast.drivers.answers import Stored
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
-from holdfast.drivers.optional import LeasedEnqueue
+from holdfast.drivers.requests import Enqueue, LeaseTerms
+from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
@@ -25,7 +26,7 @@ from holdfast.testing.drivers.conformance.domain_calls import (
     job_at,
     run_all,
 )
-from holdfast.testing.drivers.harness import LEASE, CaseSkipped, Harness
+from holdfast.testing.drivers.harness import LEASE, Harness
 
 
 @case("L11", "L6", needs=OFFSETS)
@@ -237,12 +238,9 @@ def a_job_has_its_offset_in_every_state(h: Harness) -> None:
 
 @case("L11", needs=OFFSETS)
 def enqueue_leased_leases_no_job_with_an_offset(h: Harness) -> None:
-    store = h.store
-    if not isinstance(store, LeasedEnqueue):
-        raise CaseSkipped("this driver does not enqueue leased jobs")
     job = job_at(h, 4)
-    answers, reservations = store.enqueue_leased([job], lease_for=LEASE, now=h.now_or_none)
-    assert_equal((answers, reservations), ([Enqueued(id=job.id, existed=False)], []), "the answer")
+    stored = h.store.do(Enqueue(jobs=[job], lease=LeaseTerms(lease_for=LEASE), now=h.now_or_none))
+    assert_equal(stored, Stored([Enqueued(id=job.id, existed=False)]), "the answer")
     assert_equal(h.reserve_ids(), [job.id], "reserved")
 
 

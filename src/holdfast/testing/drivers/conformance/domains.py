@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.optional import AuditScan
+from holdfast.drivers.requests import Inspect
 from holdfast.model.job import State
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import LEASE, CaseSkipped, Harness
+from holdfast.testing.drivers.harness import LEASE, Harness
 
 DOMAINS = {Feature.DOMAINS}
 
@@ -57,12 +57,9 @@ def a_domain_runs_in_the_order_of_arrival(h: Harness) -> None:
 
 def _arrivals(h: Harness, *job_ids: str) -> list[int]:
     """Return the places of these jobs in the order of arrival."""
-    store = h.store
-    if not isinstance(store, AuditScan):
-        raise CaseSkipped("this driver does not say in which order jobs arrived")
-    places = store.arrivals([*job_ids, "unknown"])
-    assert_equal(set(places), set(job_ids), "the jobs")
-    return [places[job_id] for job_id in job_ids]
+    found = h.store.do(Inspect(job_ids=[*job_ids, "unknown"], payloads=False))
+    assert_equal(set(found), set(job_ids), "the jobs")
+    return [found[job_id].arrival for job_id in job_ids]
 
 
 @case("L11", needs=DOMAINS)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, Unsupported, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord

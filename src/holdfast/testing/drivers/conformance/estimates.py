@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from holdfast.clock import SECOND
+from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.optional import CountEstimates
+from holdfast.drivers.requests import Counts
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import QUEUE, CaseSkipped, Harness
+from holdfast.testing.drivers.harness import QUEUE, Harness
 
 
-def _estimator(h: Harness) -> CountEstimates:
-    if not isinstance(h.store, CountEstimates):
-        raise CaseSkipped("this driver does not estimate")
-    return h.store
+def _estimate(
+    h: Harness, queues: Sequence[str] | None = None, states: Collection[State] | None = None
+) -> list[QueueCounts]:
+    return h.store.do(Counts(queues=queues, states=states, estimate=True, now=h.now_or_none))
 
 
 def _fill(h: Harness) -> None:
@@ -32,13 +35,12 @@ def _fill(h: Harness) -> None:
 
 @case("L9", needs={Feature.SCHEDULING, Feature.TYPES})
 def a_small_space_is_counted_exactly(h: Harness) -> None:
-    estimator = _estimator(h)
-    assert_equal(estimator.estimate_counts(now=h.now_or_none), [], "the numbers of an empty space")
+    assert_equal(_estimate(h), [], "the numbers of an empty space")
     _fill(h)
     for states in (None, (State.READY,), (State.INFLIGHT, State.DEAD), (State.DONE, State.CANCELLED)):
         for queues in (None, [QUEUE], ["second"], ["unknown"]):
             wanted = h.store.counts(queues, states=states, now=h.now_or_none)
-            found = estimator.estimate_counts(queues, states=states, now=h.now_or_none)
+            found = _estimate(h, queues, states)
             assert_equal(found, wanted, f"the numbers of {queues} and {states}")
             ages = [[row.oldest_ready_age for row in rows] for rows in (found, wanted)]
             assert_equal(ages[0], ages[1], f"the ages of {queues} and {states}")
@@ -50,13 +52,13 @@ def jobs_that_wait_for_their_turn_are_counted(h: Harness) -> None:
     for _ in range(3):
         h.enqueue_job(domain="d")
     h.reserve()
-    [row] = _estimator(h).estimate_counts(now=h.now_or_none)
+    [row] = _estimate(h)
     assert_equal((row.ready, row.inflight), (2, 1), "jobs that are ready and in flight")
 
 
 @case("L9")
 def estimates_refuse_what_counts_refuse(h: Harness) -> None:
     with assert_raises(InvalidInput, "a text as queues"):
-        _estimator(h).estimate_counts("q")
+        _estimate(h, "q")
     with assert_raises(InvalidInput, "an unknown state"):
-        _estimator(h).estimate_counts(states=["lost"])  # type: ignore[list-item]
+        _estimate(h, states=["lost"])  # type: ignore[list-item]

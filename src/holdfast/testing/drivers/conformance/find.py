@@ -8,9 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.clock import SECOND
+from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import FIND_BYTES, JobFilter, QueueCounts
+from holdfast.drivers.requests import FIND_BYTES
 from holdfast.errors import InvalidInput
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.model.lease import Note
 from holdfast.model.settlement import Ack, Fail, Release, Retry

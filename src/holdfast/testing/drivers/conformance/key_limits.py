@@ -6,18 +6,18 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings
-from holdfast.drivers.optional import LeasedEnqueue
+from holdfast.drivers.requests import Enqueue, LeaseTerms
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.isolation import enqueue_isolated
-from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
+from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 KEY_LIMITS = {Feature.LIMITS, Feature.KEY_LIMITS}
 BACKLOG = 12_000  # jobs: more than one reserve may set aside
@@ -303,9 +303,7 @@ def a_large_backlog_of_a_full_key_delays_other_jobs_by_a_few_reserves_at_most(h:
 
 @case("L3", needs=KEY_LIMITS)
 def a_job_with_a_limit_key_is_not_leased_at_enqueue(h: Harness) -> None:
-    if not isinstance(h.store, LeasedEnqueue):
-        raise CaseSkipped("this driver does not lease jobs at enqueue")
     configure_keys(h, max_inflight=1)
     batch = h.job_batch([b"1"] * 600, limit_keys=[None] * 599 + ["a"])
-    _, reservations = h.store.enqueue_leased(batch, lease_for=LEASE, now=h.now_or_none)
-    assert_equal(reservations, [], "leased")
+    stored = h.store.do(Enqueue(jobs=batch, lease=LeaseTerms(lease_for=LEASE), now=h.now_or_none))
+    assert_equal(stored.reservations, [], "leased")

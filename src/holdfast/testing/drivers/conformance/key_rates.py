@@ -6,9 +6,9 @@ from typing import Any
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings
 from holdfast.errors import LeaseMismatch
 from holdfast.model.job import State
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case

@@ -6,11 +6,13 @@ import threading
 from functools import partial
 
 from holdfast.clock import HOUR, MINUTE, SECOND, monotonic
+from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
+from holdfast.drivers.store import Store
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.ledger import Ending
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

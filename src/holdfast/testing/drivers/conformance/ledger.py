@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import SECOND
+from holdfast.drivers.answers import Page
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Page
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note, Reservation

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from holdfast.connect import connect
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import REAP_LIMIT
+from holdfast.drivers.requests import REAP_LIMIT
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
+from holdfast.drivers.answers import SpaceRemoval
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings, Store
-from holdfast.drivers.optional import SpaceAdmin, SpaceRemoval
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed, SpaceInUse
 from holdfast.model.lease import Enqueued
 from holdfast.model.ledger_reader import register_reader
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
+from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SPACES = {Feature.SPACES}
 LEDGER = SPACES | {Feature.LEDGER}
-
-
-def _admin(h: Harness) -> SpaceAdmin:
-    if not isinstance(h.store, SpaceAdmin):
-        raise CaseSkipped("this driver does not list its spaces")
-    return h.store
 
 
 def _names(h: Harness, *, expired: bool = False, limit: int = 10_000) -> list[str]:
@@ -30,7 +25,7 @@ def _names(h: Harness, *, expired: bool = False, limit: int = 10_000) -> list[st
     names: list[str] = []
     after: str | None = h.space_name[:-1]
     while after is not None and after.startswith(h.space_name[:-1]):
-        page = _admin(h).spaces(after=after, limit=limit, has_expired_leases=expired, now=h.now_or_none)
+        page = h.store.spaces(after=after, limit=limit, has_expired_leases=expired, now=h.now_or_none)
         names += page.items
         after = page.cursor
     return [name for name in names if name.startswith(h.space_name)]
@@ -45,9 +40,9 @@ def _space(h: Harness, suffix: str, *, jobs: int = 1) -> Store:
 def _remove(h: Harness, suffix: str = "", *, force: bool = False, limit: int = 10_000) -> list[SpaceRemoval]:
     """Remove a space in as many steps as it needs."""
     name = f"{h.space_name}-{suffix}" if suffix else h.space_name
-    steps = [_admin(h).remove_space(name, force=force, limit=limit, now=h.now_or_none)]
+    steps = [h.store.remove_space(name, force=force, limit=limit, now=h.now_or_none)]
     while steps[-1].more and len(steps) < 100:
-        steps.append(_admin(h).remove_space(name, force=force, limit=limit, now=h.now_or_none))
+        steps.append(h.store.remove_space(name, force=force, limit=limit, now=h.now_or_none))
     return steps
 
 
@@ -199,7 +194,7 @@ def a_forced_removal_takes_jobs_in_flight(h: Harness) -> None:
 def a_removal_takes_bounded_steps(h: Harness) -> None:
     for number in range(5):
         h.enqueue_job(domain="d" if number % 2 else None)
-    first = _admin(h).remove_space(h.space_name, limit=2, now=h.now_or_none)
+    first = h.store.remove_space(h.space_name, limit=2, now=h.now_or_none)
     assert_equal((first.rows, first.more), (2, True), "rows removed by the first step, and whether more are left")
     assert_equal(len(h.store.find().items), 3, "jobs left")
     steps = _remove(h, limit=2)
@@ -211,7 +206,7 @@ def a_removal_takes_bounded_steps(h: Harness) -> None:
 def a_space_can_be_used_between_two_steps(h: Harness) -> None:
     for _ in range(4):
         h.enqueue_job(domain="d")
-    _admin(h).remove_space(h.space_name, limit=1, now=h.now_or_none)
+    h.store.remove_space(h.space_name, limit=1, now=h.now_or_none)
     h.reserve()
     h.advance(SECOND)
     _remove(h, force=True)
@@ -224,6 +219,6 @@ def an_unknown_space_has_nothing_to_remove(h: Harness) -> None:
     assert_equal(_remove(h, "unknown"), [SpaceRemoval(rows=0, more=False)], "the steps")
     for invalid in ("", "a b", "a/b"):
         with assert_raises(InvalidInput, f"space {invalid!r}"):
-            _admin(h).remove_space(invalid)
+            h.store.remove_space(invalid)
     with assert_raises(InvalidInput, "a limit of 0"):
-        _admin(h).spaces(limit=0)
+        h.store.spaces(limit=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Store
+from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, JobNotInflight, LeaseMismatch
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Reservation

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Reservation
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.model.unique import WHILE_QUEUED

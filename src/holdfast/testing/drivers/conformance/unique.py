@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY, HOUR, MINUTE
+from holdfast.drivers.answers import Trimmed
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import QueueSettings, Trimmed
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.lease import Enqueued, Reservation
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.model.unique import WHILE_OPEN, WHILE_QUEUED
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises

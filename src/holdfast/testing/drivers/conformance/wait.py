@@ -6,8 +6,8 @@ import threading
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.contract import Gaps, QueueSettings
 from holdfast.errors import StoreClosed
+from holdfast.model.queue_settings import Gaps, QueueSettings
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness

@@ -1,20 +1,24 @@
-"""Calls of ``connect("https://...")``: every verb of the driver contract, in a binary form (ADR 0047)."""
+"""Calls of ``connect("https://...")``: every request of the driver contract, in a binary form (ADR 0047)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from holdfast.drivers.remote.description import DriverDescription, describe
-from holdfast.drivers.remote.errors import pack_error
-from holdfast.drivers.remote.verbs import CONTENT_TYPE, Group
+from holdfast.drivers.http.description import DriverDescription, describe
+from holdfast.drivers.http.errors import pack_error
+from holdfast.drivers.http.protocol import CONTENT_TYPE, Group
 from holdfast.errors import CallerClockRefused, HoldfastError, LedgerTrimmed, SpaceInUse, WriteRefused
+from holdfast.model import bounds
 from holdfast.service.auth.principal import Scope
-from holdfast.service.driver_calls import run_verb
+from holdfast.service.driver.calls import run_request
 from holdfast.service.operation import Call, Handler, Operation, Reply
 from holdfast.service.problems import CONTENT_TYPE as PROBLEM_TYPE
 from holdfast.service.problems import Code, Problem, problem_of
+from holdfast.service.schemas.fields import Request
 from holdfast.service.schemas.problem import ProblemDetails
 
 _CODES: dict[type[HoldfastError], Code] = {
@@ -23,6 +27,18 @@ _CODES: dict[type[HoldfastError], Code] = {
     LedgerTrimmed: Code.EVENTS_TRIMMED,
     CallerClockRefused: Code.INVALID_REQUEST,
 }
+
+
+class DriverQuery(Request):
+    """The space of a call, if it is another than that of the token."""
+
+    space: Annotated[str, Meta(max_length=bounds.MAX_NAME_CHARACTERS)] | None = None
+
+
+class DriverHeaders(msgspec.Struct, kw_only=True, rename="kebab"):
+    """A call that is repeated under the same key gets the first answer."""
+
+    idempotency_key: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class DriverProblem(ProblemDetails, kw_only=True):
@@ -45,9 +61,9 @@ async def show_driver(call: Call) -> Reply:
 
 def _handler(group: Group) -> Handler:
     async def handle(call: Call) -> Reply:
-        """Carry out one verb."""
+        """Carry out one request."""
         try:
-            return Reply(content=await run_verb(call, group), content_type=CONTENT_TYPE)
+            return Reply(content=await run_request(call, group), content_type=CONTENT_TYPE)
         except HoldfastError as error:
             return _problem(error)
 
@@ -86,6 +102,8 @@ OPERATIONS: Sequence[Operation] = (
         handler=_handler(Group.CALLS),
         scope=Scope.DRIVER,
         binary=CONTENT_TYPE,
+        query=DriverQuery,
+        headers=DriverHeaders,
         answers={200: bytes},
         problems=_PROBLEMS,
     ),
@@ -97,6 +115,8 @@ OPERATIONS: Sequence[Operation] = (
         handler=_handler(Group.LEASES),
         scope=Scope.DRIVER,
         binary=CONTENT_TYPE,
+        query=DriverQuery,
+        headers=DriverHeaders,
         answers={200: bytes},
         problems=_PROBLEMS,
         settles=True,
@@ -109,6 +129,8 @@ OPERATIONS: Sequence[Operation] = (
         handler=_handler(Group.ADMIN),
         scope=Scope.ADMIN,
         binary=CONTENT_TYPE,
+        query=DriverQuery,
+        headers=DriverHeaders,
         answers={200: bytes},
         problems=_PROBLEMS,
         audited=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -11,15 +10,16 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from holdfast.drivers import contract, optional
-from holdfast.drivers.remote.arguments import Arguments, EnqueueArguments
-from holdfast.drivers.remote.description import OPTIONAL
-from holdfast.drivers.remote.errors import pack_error, read_error
-from holdfast.drivers.remote.rows import pack_jobs, read_jobs
-from holdfast.drivers.remote.verbs import PROTOCOL_VERSION, VERBS, encode_arguments
+from holdfast.drivers import requests as r
+from holdfast.drivers.http import protocol
+from holdfast.drivers.http.errors import pack_error, read_error
+from holdfast.drivers.http.protocol import PROTOCOL_VERSION, VERBS, decode_answer, decode_request, encode_request
 from holdfast.errors import (
     CallerClockRefused,
     InvalidInput,
+    JobNotInflight,
+    LeaseExpired,
+    LeaseMismatch,
     LedgerTrimmed,
     PayloadError,
     SpaceInUse,
@@ -31,10 +31,13 @@ from holdfast.errors import (
 )
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
+from holdfast.model.lease import Lease
+from holdfast.model.settlement import Ack, Fail, Release, Retry
 
 CHECKSUMS = {
     1: "ada9f7f94c07ffed",
     2: "3473a73492ef0205",
+    3: "3f6c0dc83a40ad61",
 }  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
@@ -68,30 +71,17 @@ def describe(kind: Any, seen: set[Any]) -> list[str]:
 def test_a_changed_message_has_another_version():
     """Two versions that differ in a field would not understand one another, or would lose the field silently."""
     seen: set[Any] = set()
-    lines = [f"{verb.path} {verb.arguments.__name__} {shown(verb.answer)}" for verb in VERBS.values()]
-    lines += [
-        line for verb in VERBS.values() for kind in (verb.arguments, verb.answer) for line in describe(kind, seen)
-    ]
+    messages = [(verb, protocol._message_type(kind), protocol._answer_type(kind)) for verb, kind in VERBS.items()]
+    lines = [f"{verb} {shown(message)} {shown(answer)}" for verb, message, answer in messages]
+    lines += [line for _, *kinds in messages for kind in kinds for line in describe(kind, seen)]
     checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     assert CHECKSUMS[PROTOCOL_VERSION] == checksum, "raise PROTOCOL_VERSION, and note its checksum"
 
 
-def test_every_verb_of_the_contract_travels():
-    """``space`` and ``close`` are of the driver itself, and ``joined`` has no meaning over HTTP."""
-    protocols = [contract.Driver, contract.Admin, contract.Registry, *OPTIONAL]
-    verbs = {name for one in protocols for name in vars(one) if inspect.isfunction(vars(one)[name]) and name[0] != "_"}
-    assert verbs - set(VERBS) == {"space", "joined", "close"}
-    assert set(VERBS) <= verbs
-
-
-def test_every_optional_protocol_travels_or_is_left_out_on_purpose():
-    """Without ``JobScan``, readers use ``find``; all have ``NamedSpace``; the service logs ``ExpiredLeases`` itself."""
-    defined = {
-        value
-        for value in vars(optional).values()
-        if getattr(value, "_is_runtime_protocol", False) and value.__module__ == optional.__name__
-    }
-    assert defined - set(OPTIONAL) == {optional.ExpiredLeases, optional.JobScan, optional.NamedSpace}
+def test_every_request_travels_but_one():
+    """``ReadColumns`` is sent as ``Find``: a service leaves out the jobs that the caller must not see."""
+    known = {kind for kind in vars(r).values() if isinstance(kind, type) and issubclass(kind, r.Request)}
+    assert known - set(VERBS.values()) == {r.Request, r.ReadColumns}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +91,10 @@ def test_every_optional_protocol_travels_or_is_left_out_on_purpose():
         PayloadError("meta", wanted="JSON", got="y"),
         Unsupported("http", "find", "no"),
         WriteRefused("j", kind="k", key="key"),
+        JobNotInflight("j", "done"),
+        JobNotInflight("j", None),
+        LeaseMismatch("j"),
+        LeaseExpired("j", expires_at=1, now=2),
         StoreBusy(1.5),
         StoreFull(free=1 << 20, floor=2 << 20),
         SpaceInUse("s", leases=2),
@@ -125,33 +119,67 @@ def test_a_text_of_the_store_does_not_travel():
         b"",
         b"\xc1",
         msgspec.msgpack.encode({}),
-        msgspec.msgpack.encode({"jobs": [], "unknown": 1}),
-        msgspec.msgpack.encode({"jobs": [ROW[:4]]}),
-        msgspec.msgpack.encode({"jobs": [(*ROW, None)]}),
-        msgspec.msgpack.encode({"jobs": [["j"] * len(ROW)]}),
-        msgspec.msgpack.encode({"jobs": [ROW], "now": "1"}),
+        *(
+            msgspec.msgpack.encode({"jobs": jobs, "request": request})
+            for jobs, request in (
+                ([], {"jobs": [], "unknown": 1}),
+                ([ROW[:4]], {"jobs": []}),
+                ([(*ROW, None)], {"jobs": []}),
+                ([["j"] * len(ROW)], {"jobs": []}),
+                ([ROW], {"jobs": [], "now": "1"}),
+            )
+        ),
     ],
 )
 def test_a_message_that_is_not_exact_is_refused(data):
     with pytest.raises(msgspec.MsgspecError):
-        VERBS["enqueue"].decode_arguments(data)
+        decode_request("enqueue", data)
+
+
+def test_a_connection_does_not_travel():
+    message = encode_request(r.Enqueue(jobs=[JOB], connection="mine"))
+    with pytest.raises(ValueError, match="a connection does not travel"):
+        decode_request("enqueue", message)
 
 
 def test_a_batch_stays_a_batch():
     """A store leases a batch while it stores it, and stores it faster."""
     batch = JobBatch(JOB, ["a", "b"], [b"1", b"2"], ["k", None], limit_keys=["l", None])
-    read = VERBS["enqueue"].decode_arguments(encode_arguments(EnqueueArguments(jobs=pack_jobs(batch)))).for_call()
-    assert isinstance(read["jobs"], JobBatch)
-    assert list(read["jobs"]) == list(batch)
-    message = pack_jobs(batch)
-    message.payloads.pop()
+    read = decode_request("enqueue", encode_request(r.Enqueue(jobs=batch, replace_dead_before=7)))
+    assert isinstance(read.jobs, JobBatch)
+    assert (list(read.jobs), read.replace_dead_before) == (list(batch), 7)
+    message = msgspec.msgpack.decode(encode_request(r.Enqueue(jobs=batch)))
+    message["jobs"]["payloads"].pop()
     with pytest.raises(InvalidInput, match="payloads: wanted as many as ids, 2, got 1"):
-        read_jobs(message)
+        decode_request("enqueue", msgspec.msgpack.encode(message))
 
 
-def test_a_job_travels_as_it_is():
-    arguments = EnqueueArguments(jobs=[JOB], now=5)
-    read = VERBS["enqueue"].decode_arguments(encode_arguments(arguments))
-    assert read.for_call() == {"jobs": [JOB], "writes": [], "replace_dead_before": None, "now": 5}
-    assert len(encode_arguments(arguments)) < 80
-    assert encode_arguments(Arguments()) == b"\x80"
+LEASE = Lease(job_id="j", token="1.0", fence=1, expires_at=2)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        r.Enqueue(jobs=[JOB], lease=r.LeaseTerms(lease_for=5), now=5),
+        r.Reserve(queues=["q"], limit=1, lease_for=5, types=["t"]),
+        r.Settle(settlements=[Ack(LEASE), Retry(LEASE, delay=5), Fail(LEASE, reason="no"), Release(LEASE)]),
+        r.Reap(leases=[LEASE]),
+        r.LedgerEnd(),
+    ],
+    ids=lambda request: request.verb,
+)
+def test_a_request_travels_as_it_is(request_):
+    assert decode_request(request_.verb, encode_request(request_)) == request_
+
+
+def test_refusals_come_back_as_errors():
+    refused = [LeaseMismatch("j"), None]
+    [error, nothing] = decode_answer(r.Settle(settlements=[]), protocol.encode_answer(refused))
+    assert (type(error), str(error), nothing) == (LeaseMismatch, str(refused[0]), None)
+    lease, error = decode_answer(r.Extend(leases=[], lease_for=1), protocol.encode_answer([LEASE, refused[0]]))
+    assert (lease, type(error)) == (LEASE, LeaseMismatch)
+
+
+def test_a_message_is_small():
+    assert len(encode_request(r.Enqueue(jobs=[JOB]))) < 160
+    assert encode_request(r.LedgerEnd()) == b"\x80"

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from holdfast.errors import (
     CallerClockRefused,
     HoldfastError,
     InvalidInput,
+    JobNotInflight,
+    LeaseExpired,
+    LeaseMismatch,
     LedgerTrimmed,
     PayloadError,
     PayloadTooLarge,
@@ -26,8 +27,8 @@ from holdfast.errors import (
 )
 
 
-class ErrorFacts(msgspec.Struct, kw_only=True):
-    """One error: what a problem (RFC 9457) has besides its usual members."""
+class ErrorFacts(NamedTuple):
+    """One error: a refusal of one item of a batch, or what a problem (RFC 9457) has besides its usual members."""
 
     error: str
     facts: dict[str, str | int | float | None]
@@ -43,6 +44,9 @@ _FORMS: Mapping[type[HoldfastError], _Form] = {
     PayloadError: _Form(("field",), ("wanted", "got")),
     PayloadTooLarge: _Form(("field",), ("wanted", "got")),
     Unsupported: _Form(("driver", "feature", "reason")),
+    JobNotInflight: _Form(("job_id", "state")),
+    LeaseMismatch: _Form(("job_id",)),
+    LeaseExpired: _Form(("job_id",), ("expires_at", "now")),
     WriteRefused: _Form(("job_id",), ("kind", "key")),
     StoreBusy: _Form(("waited",)),
     StoreFull: _Form((), ("free", "floor")),
@@ -59,7 +63,7 @@ def pack_error(error: HoldfastError) -> ErrorFacts | None:
     if form is None:
         return None
     facts = {name: getattr(error, name) for name in (*form.positional, *form.keywords)}
-    return ErrorFacts(error=type(error).__name__, facts=facts)
+    return ErrorFacts(type(error).__name__, facts)
 
 
 def read_error(message: ErrorFacts) -> HoldfastError | None:

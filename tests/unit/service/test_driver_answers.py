@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from holdfast.errors import StoreBusy
-from holdfast.service import call_answers
-from holdfast.service.call_answers import CallAnswers
+from holdfast.service.driver import answers as driver_answers
+from holdfast.service.driver.answers import CallAnswers
 
 KEY = ("main", "worker", "1")
 
@@ -63,12 +63,12 @@ def test_old_and_large_answers_are_forgotten(monkeypatch):
     async def run() -> None:
         now = 0.0
         answers, calls = CallAnswers(now=lambda: now), Calls(size=40)
-        monkeypatch.setattr(call_answers, "MAX_KEPT_BYTES", 100)
+        monkeypatch.setattr(driver_answers, "MAX_KEPT_BYTES", 100)
         for name in "abc":
             await answers.answer((*KEY[:2], name), calls.make)
         await asyncio.sleep(0)  # the callbacks have run
         assert [key[2] for key in answers._answers] == ["b", "c"]
-        now = call_answers.KEPT_SECONDS + 1
+        now = driver_answers.KEPT_SECONDS + 1
         await answers.answer((*KEY[:2], "d"), calls.make)
         await asyncio.sleep(0)
         assert [key[2] for key in answers._answers] == ["d"]

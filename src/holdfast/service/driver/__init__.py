@@ -1,0 +1,1 @@
+"""The service as a store: requests of ``connect("https://...")``."""
