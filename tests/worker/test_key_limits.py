@@ -133,9 +133,9 @@ def test_a_pause_of_a_key_crosses_the_pipe_of_a_child(tmp_path):
 
 
 def test_a_store_without_key_limits_ignores_the_pause(clock):
-    app = Holdfast(driver=InMemory(clock, declined={Feature.KEY_LIMITS}), clock=clock)
+    app = Holdfast(driver=InMemory(clock, declined={Feature.LIMIT_KEY}), clock=clock)
 
-    @app.handler("fetch", limit_key="host")
+    @app.handler("fetch")
     def fetch(page: Page) -> None:
         if page.status == 429:
             raise Retry(after=timedelta(minutes=1), reason="429", pause_key=True)

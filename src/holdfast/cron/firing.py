@@ -1,7 +1,7 @@
 """The atomic step: the jobs of a fire and the next fire are stored together, or not at all.
 
 So of several schedulers one fires, and a scheduler that is killed has either fired or has changed nothing. A store
-without ``Feature.ENQUEUE_WRITES`` gets the jobs first, and then the entries: a scheduler that is killed between the two
+without ``Feature.WRITES`` gets the jobs first, and then the entries: a scheduler that is killed between the two
 leaves the fire due, and the next scheduler finds its job by id and key, as long as the store keeps them.
 """
 
@@ -106,7 +106,7 @@ def store_fires(
     """
     requests = [job.request for job in jobs]
     adapt = partial(adapt_all, jobs)
-    if jobs and app.driver.capabilities.has(Feature.ENQUEUE_WRITES):
+    if jobs and app.driver.capabilities.has(Feature.WRITES):
         writes = in_key_order([change for group in groups for change in group])
         return [True] * len(groups), app.client.enqueue_with_writes(requests, writes, adapt=adapt)
     answers = app.client.enqueue_with_writes(requests, (), adapt=adapt) if jobs else []

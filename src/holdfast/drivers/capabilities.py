@@ -1,14 +1,22 @@
-"""What a driver supports: its features and its durability (L14, L15)."""
+"""What an engine offers: groups of requests, fields, facts about the store, and its durability (L14, L15)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.errors import Unsupported
 
-__all__ = ["Capabilities", "Durability", "Feature"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["FACTS", "FIELDS", "GROUPS", "Capabilities", "Durability", "Feature", "Needs"]
 
 
 class Durability(IntEnum):
@@ -20,45 +28,84 @@ class Durability(IntEnum):
 
 
 class Feature(StrEnum):
-    """A part of the contract that a driver may not support (L14)."""
+    """A part of the contract that an engine may lack (L14): a group of requests, a field, or a fact."""
 
-    TYPES = "reserving by type"
-    PRIORITIES = "priorities"
-    SCHEDULING = "run_at and delays"
-    DOMAINS = "domains in order of arrival"
-    OFFSETS = "domains in order of explicit offsets"
-    HALT = "halting a domain on exhaustion"
-    GAPS = "domains that wait for missing offsets"
-    LIMITS = "pause, concurrency and rate limits"
-    KEY_LIMITS = "limits by a key of the job"
-    IDEMPOTENCY = "idempotency keys"
+    # Groups. An engine has all requests of a group or none. The core is in no group: every engine has it.
+    JOBS = "finding, counting, requeueing, cancelling and removing jobs"
     LEDGER = "the ledger"
     REGISTRY = "the registry"
-    ENQUEUE_WRITES = "registry writes with an enqueue"
-    SPACES = "spaces"
-    NOTES = "progress and checkpoints"
-    CALLER_CLOCK = "a caller's clock"
+    LIMITS = "pause, concurrency and rate limits"
+    DOMAINS = "listing, halting and resuming domains"
+    SPACES = "several spaces"
+
+    # Fields of jobs, settlements and requests. An engine keeps the values of a field, or none is accepted.
+    PRIORITY = "priorities"
+    TYPES = "reserving by type"
+    SCHEDULE = "run_at and delays"
+    KEY = "idempotency keys"
+    DOMAIN = "domains"
+    OFFSET = "offsets in domains"
+    LIMIT_KEY = "limit keys"
+    RESULT = "results"
+    NOTES = "notes of running attempts, and prefetching"
+    WRITES = "registry writes with an enqueue or an ack"
+
+    # Facts about the store.
     JOINED = "enqueue in the caller's transaction"
+    CALLER_CLOCK = "a caller's clock"
     PROCESSES = "use by several processes at once"
     MACHINES = "use by several machines at once"
 
 
+GROUPS = (Feature.JOBS, Feature.LEDGER, Feature.REGISTRY, Feature.LIMITS, Feature.DOMAINS, Feature.SPACES)
+FACTS = (Feature.JOINED, Feature.CALLER_CLOCK, Feature.PROCESSES, Feature.MACHINES)
+FIELDS = tuple(feature for feature in Feature if feature not in {*GROUPS, *FACTS})
+
+Needs = Mapping[str, tuple[Feature, ...]]
+"""By the name of a field: what an engine must have to keep a value other than the default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a driver supports. ``gaps`` has the features that it does not support, each with the reason.
+    """What an engine offers. ``gaps`` has the features that it lacks, each with the reason.
 
-    A call that needs a missing feature raises ``Unsupported``.
+    A request that needs a missing feature raises ``Unsupported``. ``lost`` has the missing groups and fields: nothing
+    has to be compared where it is empty.
     """
 
     driver: str
     durability: Durability
     gaps: Mapping[Feature, str] = field(default_factory=dict)
+    lost: frozenset[Feature] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Tell the missing groups and fields from the facts."""
+        object.__setattr__(self, "lost", frozenset(self.gaps).difference(FACTS))
 
     def has(self, feature: Feature) -> bool:
-        """Whether the driver supports the feature."""
+        """Whether the engine has the feature."""
         return feature not in self.gaps
 
     def require(self, feature: Feature) -> None:
-        """Raise ``Unsupported`` if the driver does not support the feature (L14)."""
+        """Raise ``Unsupported`` if the engine lacks the feature (L14)."""
         if feature in self.gaps:
             raise Unsupported(self.driver, feature, self.gaps[feature])
+
+    def require_for(self, value: msgspec.Struct | DataclassInstance, needs: Needs) -> None:
+        """Raise ``Unsupported`` if the value has a field that the engine would lose."""
+        for name, features in needs.items():
+            if not self.lost.isdisjoint(features) and is_given(value, name):
+                for feature in features:
+                    self.require(feature)
+
+
+def is_given(value: msgspec.Struct | DataclassInstance, name: str) -> bool:
+    """Whether a field has another value than its default. An empty list or mapping is no value."""
+    given = getattr(value, name)
+    return given != _defaults(type(value))[name] and not (isinstance(given, Sized) and not len(given))
+
+
+@cache
+def _defaults(type_: type[Any]) -> dict[str, object]:
+    fields = msgspec.structs.fields if issubclass(type_, msgspec.Struct) else dataclasses.fields
+    return {one.name: one.default for one in fields(type_)}

@@ -56,7 +56,7 @@ class CallbackReader:
         self._clock = clock
         self._ledger = LedgerReader(store, NAME)
         self._turn = Turn(store, NAME, name=name)
-        self._is_atomic = store.capabilities.has(Feature.ENQUEUE_WRITES)
+        self._is_atomic = store.capabilities.has(Feature.WRITES)
 
     def read(self) -> bool:
         """Read a page of the ledger, if it is this process's turn; return whether there may be more to read."""

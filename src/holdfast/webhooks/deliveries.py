@@ -74,7 +74,7 @@ class Deliveries:
         self._hosts_held_until: dict[str, float] = {}
         self._lock = threading.Lock()
         self._beat_at = 0.0
-        self._has_key_limits = store.capabilities.has(Feature.KEY_LIMITS)
+        self._has_key_limits = store.capabilities.has(Feature.LIMIT_KEY)
         self._is_limited = not self._has_key_limits
 
     def reserve_due(self) -> None:

@@ -25,9 +25,10 @@ def has_only_blocked(store: Store, queues: Sequence[str]) -> bool:
 
 def blocked_domains(store: Store, queue: str) -> Iterator[DomainInfo]:
     """Yield such domains of a queue."""
-    if store.capabilities.has(Feature.HALT):
-        yield from walk_domains(store, queue, DomainStatus.HALTED)
-    if store.capabilities.has(Feature.GAPS):
+    if not store.capabilities.has(Feature.DOMAINS):
+        return
+    yield from walk_domains(store, queue, DomainStatus.HALTED)
+    if store.capabilities.has(Feature.LIMITS):
         settings = store.settings(queue)
         if settings.gaps is Gaps.WAIT and settings.gap_pass_after is None:
             yield from walk_domains(store, queue, DomainStatus.WAITING)

@@ -27,11 +27,11 @@ class StoppedDomains:
 
 def read_stopped_domains(store: Store, queue: str | None = None) -> StoppedDomains:
     """Return the domains of a queue, or of all queues, that have stopped. Raises ``StoreError``."""
-    supports = store.capabilities.has
-    waiting = _read(store, queue, DomainStatus.WAITING) if supports(Feature.GAPS) else []
+    if not store.capabilities.has(Feature.DOMAINS):
+        return StoppedDomains()
     return StoppedDomains(
-        halted=_read(store, queue, DomainStatus.HALTED) if supports(Feature.HALT) else [],
-        overdue=[one for one in waiting if one.is_overdue],
+        halted=_read(store, queue, DomainStatus.HALTED),
+        overdue=[one for one in _read(store, queue, DomainStatus.WAITING) if one.is_overdue],
     )
 
 
@@ -47,7 +47,8 @@ class StoppedDomainLog:
 
     def __init__(self, store: Store, queues: Sequence[str]) -> None:
         self._store = store
-        self._queues = queues
+        can_stop = store.capabilities.has(Feature.LIMITS) and store.capabilities.has(Feature.DOMAINS)
+        self._queues = queues if can_stop else ()
         self._logged: set[tuple[str, str, str | int | None]] = set()
 
     def look(self) -> None:

@@ -367,7 +367,7 @@ class Worker:
         if isinstance(outcome, RetryRequested):
             if outcome.pause_type and outcome.after is not None:
                 self._type_holds.request_pause(run.reservation, outcome.after)
-            if outcome.pause_key and not self.driver.capabilities.has(Feature.KEY_LIMITS):
+            if outcome.pause_key and not self.driver.capabilities.has(Feature.LIMIT_KEY):
                 outcome = replace(outcome, pause_key=False)
         job = run.reservation.job
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry_policy)

@@ -40,8 +40,8 @@ class Environment:
         self.lost_leases: list[Lease] = []  # leases of processes that died, or are believed dead
         self._cursor: str | None = None
         self.now = self._start = self.clock.now()
-        self.has_offsets = store.capabilities.has(Feature.OFFSETS)
-        self.can_resume = store.capabilities.has(Feature.HALT)
+        self.has_offsets = store.capabilities.has(Feature.OFFSET)
+        self.can_resume = store.capabilities.has(Feature.DOMAINS)
         self._configure_domains()
 
     def pass_time(self) -> None:
@@ -66,8 +66,8 @@ class Environment:
         """Let each queue halt its domains, or wait for gaps, by chance."""
         has = self.store.capabilities.has
         for queue in QUEUES:
-            on_exhausted = self.rng.pick((*OnExhausted,)) if has(Feature.HALT) else OnExhausted.SKIP
-            gaps = self.rng.pick((*Gaps,)) if has(Feature.GAPS) else Gaps.PASS
+            on_exhausted = self.rng.pick((*OnExhausted,)) if has(Feature.DOMAINS) else OnExhausted.SKIP
+            gaps = self.rng.pick((*Gaps,)) if has(Feature.OFFSET) else Gaps.PASS
             self._set_domains(queue, QueueSettings(on_exhausted=on_exhausted, gaps=gaps))
 
     def _set_domains(self, queue: str, settings: QueueSettings) -> None:

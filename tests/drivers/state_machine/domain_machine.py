@@ -63,7 +63,7 @@ class DomainMachine(ComparedMachine):
 
     def records(self, drawn: list[Fields]) -> list[Fields]:
         """Return the fields of records; only a job with a domain has an offset."""
-        has_offsets = self.has(Feature.OFFSETS)
+        has_offsets = self.has(Feature.OFFSET)
         return [
             fields if has_offsets and fields["domain"] is not None else {**fields, "offset": None} for fields in drawn
         ]
@@ -112,15 +112,15 @@ class DomainMachine(ComparedMachine):
     @rule(queue=QUEUE, drawn=domain_settings, only=changed)
     def configure(self, queue: str, drawn: QueueSettings, only: tuple[str, ...] | None = None) -> None:
         """Let a queue halt its domains, wait for gaps, or limit its jobs."""
-        if not self.has(Feature.KEY_LIMITS):
+        if not self.has(Feature.LIMIT_KEY):
             drawn = replace(drawn, key_max_inflight=None)
-        if not self.has(Feature.HALT):
+        if not self.has(Feature.DOMAINS):
             drawn = replace(drawn, on_exhausted=OnExhausted.SKIP)
-        if not self.has(Feature.GAPS):
+        if not self.has(Feature.OFFSET):
             drawn = replace(drawn, gaps=Gaps.PASS, gap_report_after=None, gap_pass_after=None)
         self.compared.configure(queue, drawn, type=None, only=only)
 
-    @precondition(lambda self: self.has(Feature.HALT))
+    @precondition(lambda self: self.has(Feature.DOMAINS))
     @rule(
         queue=QUEUE,
         domain=st.sampled_from(DOMAINS),
@@ -131,9 +131,9 @@ class DomainMachine(ComparedMachine):
     def resume(self, queue: str, domain: str, action: ResumeAction, position: int | None, move: ClockMove) -> None:
         """Resume any domain, halted or not, and sometimes move the offset that it waits for."""
         self.move_clock(move)
-        self.compared.resume(queue, domain, action, position if self.has(Feature.GAPS) else None)
+        self.compared.resume(queue, domain, action, position if self.has(Feature.OFFSET) else None)
 
-    @precondition(lambda self: self.has(Feature.OFFSETS))
+    @precondition(lambda self: self.has(Feature.OFFSET))
     @rule(queue=QUEUE, domain=st.sampled_from(DOMAINS))
     def forget_domain(self, queue: str, domain: str) -> None:
         """Forget any domain, with open jobs or without."""
@@ -143,5 +143,5 @@ class DomainMachine(ComparedMachine):
     def store_and_oracle_are_equal(self) -> None:
         """See ``ComparedStore.check``; the domains are compared too."""
         self.compared.check()
-        if self.has(Feature.OFFSETS):
+        if self.has(Feature.OFFSET):
             self.compared.check_domains()

@@ -134,7 +134,7 @@ class LeaseMachine(ComparedMachine):
     def settle(self, verb: str, index: int, hold: bool, move: ClockMove) -> None:  # noqa: FBT001 - drawn
         """Settle one lease with default fields; sometimes hold the limit key of the job."""
         self.move_clock(move)
-        held = {"hold_key": True, "delay": HOUR} if hold and self.has(Feature.KEY_LIMITS) else {}
+        held = {"hold_key": True, "delay": HOUR} if hold and self.has(Feature.LIMIT_KEY) else {}
         self.compared.settle([(self.lease(index), make_settlement({**DEFAULT_SETTLEMENT, "verb": verb, **held}))])
 
     @precondition(lambda self: self.compared.leases)
@@ -143,7 +143,7 @@ class LeaseMachine(ComparedMachine):
         """Settle any leases with any verbs; some with the token of another job, some twice in one batch."""
         self.move_clock(move)
         calls: list[tuple[LeasePair, MakeSettlement]] = []
-        for fields in ({**one, "hold_key": one["hold_key"] and self.has(Feature.KEY_LIMITS)} for one in drawn):
+        for fields in ({**one, "hold_key": one["hold_key"] and self.has(Feature.LIMIT_KEY)} for one in drawn):
             pair = self.lease(to_int(fields["lease"]))
             if fields["token_of"] is not None:
                 other = self.lease(to_int(fields["token_of"]))
@@ -167,7 +167,7 @@ class LeaseMachine(ComparedMachine):
             drawn = dataclasses.replace(drawn, paused_until=self.compared.now + drawn.paused_until)
         if drawn.held_until is not None:
             drawn = dataclasses.replace(drawn, held_until=self.compared.now + drawn.held_until)
-        if type_ is not None or not self.has(Feature.KEY_LIMITS):  # a type has no limits by key
+        if type_ is not None or not self.has(Feature.LIMIT_KEY):  # a type has no limits by key
             drawn = dataclasses.replace(drawn, key_max_inflight=None, key_rate=None, key_burst=None)
         self.compared.configure(queue, drawn, type=type_, only=only)
         self.compared.reserve(QUEUES, limit=3, lease_for=HOUR, worker=WORKERS[1], types=None)

@@ -30,7 +30,7 @@ class WithoutWrites(CrashingStore):
     @property
     def capabilities(self):
         declared = self._store.capabilities
-        return replace(declared, gaps={**declared.gaps, Feature.ENQUEUE_WRITES: "a test"})
+        return replace(declared, gaps={**declared.gaps, Feature.WRITES: "a test"})
 
 
 def make_app(store, clock) -> Holdfast:

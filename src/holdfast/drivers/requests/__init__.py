@@ -10,8 +10,13 @@ docs/reference/guarantees.md has the laws L1 to L15. ``holdfast.testing.drivers.
 them.
 """
 
+from collections.abc import Mapping
+
+from holdfast.drivers.capabilities import Needs
 from holdfast.drivers.requests.core import (
+    JOB_NEEDS,
     REAP_LIMIT,
+    SETTLEMENT_NEEDS,
     Enqueue,
     Extend,
     Inspect,
@@ -36,12 +41,23 @@ from holdfast.drivers.requests.jobs import (
     Trim,
 )
 from holdfast.drivers.requests.ledger import Ledger, LedgerEnd, LedgerMarks, LedgerTail, ReadTuples
-from holdfast.drivers.requests.queues import Configure, Domains, ForgetDomain, Resume, Settings
+from holdfast.drivers.requests.queues import SETTINGS_NEEDS, Configure, Domains, ForgetDomain, Resume, Settings
 from holdfast.drivers.requests.registry import Read, Scan, Write
 from holdfast.drivers.requests.request import Request, distinct
 from holdfast.drivers.requests.spaces import RemoveSpace, Spaces
+from holdfast.model.job import JobRecord
+from holdfast.model.queue_settings import QueueSettings
+
+FIELD_NEEDS: Mapping[type, Needs] = {
+    JobRecord: JOB_NEEDS,
+    **SETTLEMENT_NEEDS,
+    QueueSettings: SETTINGS_NEEDS,
+    **{request: request.field_needs for request in (Enqueue, Reserve, Extend, Resume)},
+}
+"""By the type of a request, or of a value in one: the fields that an engine may lack, with what they need (L14)."""
 
 __all__ = [
+    "FIELD_NEEDS",
     "FIND_BYTES",
     "FIND_LIMIT",
     "REAP_LIMIT",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import get_args
+from typing import ClassVar, get_args
 
 import msgspec
 
 from holdfast.drivers.answers import Inspection, Reaped, Reserved, Stored
-from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers.capabilities import Capabilities, Feature, Needs
 from holdfast.drivers.requests.request import (
     OfJobs,
     Request,
@@ -24,12 +24,30 @@ from holdfast.model.job import JobRecord, check_new
 from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.lease import Lease, Note
 from holdfast.model.registry import Change
-from holdfast.model.settlement import Retry, Settlement
+from holdfast.model.settlement import Ack, Release, Retry, Settlement
 from holdfast.wire.codec import JSON, is_flat_object
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
 
 _SETTLEMENTS = frozenset(get_args(Settlement))
+
+JOB_NEEDS: Needs = {
+    "priority": (Feature.PRIORITY,),
+    "run_at": (Feature.SCHEDULE,),
+    "requested_run_at": (Feature.SCHEDULE,),
+    "idempotency_key": (Feature.KEY,),
+    "unique_for": (Feature.KEY,),
+    "domain": (Feature.DOMAIN,),
+    "offset": (Feature.OFFSET,),
+    "limit_key": (Feature.LIMIT_KEY,),
+    "webhook": (Feature.LEDGER, Feature.REGISTRY),  # a reader of the ledger calls it, and keeps its place
+}
+
+SETTLEMENT_NEEDS: Mapping[type, Needs] = {
+    Ack: {"result": (Feature.RESULT,), "writes": (Feature.REGISTRY, Feature.WRITES)},
+    Retry: {"delay": (Feature.SCHEDULE,), "run_at": (Feature.SCHEDULE,), "hold_key": (Feature.LIMIT_KEY,)},
+    Release: {"delay": (Feature.SCHEDULE,)},
+}
 
 
 class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +97,7 @@ class Enqueue(Request[Stored], frozen=True, kw_only=True):
 
     ``lease`` is a hint: lease all the jobs, or none of them, in the same transaction. Their leases count as prefetched.
     No job is leased if one of them existed, has a domain, a ``run_at`` or a ``limit_key``, or is in a queue with a
-    pause or a limit, or if the store cannot lease this batch quickly.
+    pause or a limit, or if the store cannot lease this batch quickly, or lacks notes.
 
     ``connection`` is a connection of the caller to the same database: the jobs exist if, and only if, the caller
     commits its transaction. It carries neither ``replace_dead_before`` nor ``lease``.
@@ -87,6 +105,10 @@ class Enqueue(Request[Stored], frozen=True, kw_only=True):
     Raises ``StoreFull`` while there is still enough space for settlements.
     """
 
+    field_needs: ClassVar[Needs] = {
+        "writes": (Feature.REGISTRY, Feature.WRITES),
+        "replace_dead_before": (Feature.KEY,),
+    }
     jobs: Sequence[JobRecord]
     writes: Sequence[Change] = ()
     replace_dead_before: int | None = None
@@ -95,6 +117,24 @@ class Enqueue(Request[Stored], frozen=True, kw_only=True):
 
     def check(self, can: Capabilities) -> None:
         """Check every record before any is stored."""
+        self._check_jobs()
+        if can.lost:
+            Request.check(self, can)
+            for job in self.jobs:
+                can.require_for(job, JOB_NEEDS)
+        if self.lease is not None:
+            self.lease.check()
+        if self.writes:
+            self._check_writes()
+        if self.replace_dead_before is not None:
+            self._check_replace_dead()
+        if self.connection is not None:
+            can.require(Feature.JOINED)
+            if self.replace_dead_before is not None or self.lease is not None:
+                refused = "replacing dead jobs and leasing in the caller's transaction"
+                raise InvalidInput("connection", wanted="only jobs and writes", got=refused)
+
+    def _check_jobs(self) -> None:
         bounds.check_batch("jobs", len(self.jobs))
         if isinstance(self.jobs, JobBatch):
             self.jobs.check()
@@ -104,23 +144,9 @@ class Enqueue(Request[Stored], frozen=True, kw_only=True):
         for job in representatives(self.jobs):
             if job.meta != {}:
                 check_meta(job.meta)
-            _check_fields(job, can)
-        if self.lease is not None:
-            self.lease.check()
-        if self.writes:
-            self._check_writes(can)
-        if self.replace_dead_before is not None:
-            self._check_replace_dead(can)
-        if self.connection is not None:
-            can.require(Feature.JOINED)
-            if self.replace_dead_before is not None or self.lease is not None:
-                refused = "replacing dead jobs and leasing in the caller's transaction"
-                raise InvalidInput("connection", wanted="only jobs and writes", got=refused)
 
-    def _check_writes(self, can: Capabilities) -> None:
+    def _check_writes(self) -> None:
         """Check the registry writes. Each ``Change`` checked its own values when it was created."""
-        can.require(Feature.REGISTRY)
-        can.require(Feature.ENQUEUE_WRITES)
         bounds.check_batch("writes", len(self.writes))
         check_all("write", self.writes, Change)
         if len({(write.kind, write.key) for write in self.writes}) < len(self.writes):
@@ -128,8 +154,7 @@ class Enqueue(Request[Stored], frozen=True, kw_only=True):
         if not self.jobs:
             raise InvalidInput("jobs", wanted="at least one job (without jobs: `write`)", got="none")
 
-    def _check_replace_dead(self, can: Capabilities) -> None:
-        can.require(Feature.IDEMPOTENCY)
+    def _check_replace_dead(self) -> None:
         bounds.check_optional_integer("replace_dead_before", self.replace_dead_before, most=bounds.MAX_INSTANT)
         if self.writes:
             raise InvalidInput("writes", wanted="none with replace_dead_before", got=str(len(self.writes)))
@@ -145,15 +170,6 @@ def check_meta(meta: object) -> None:
     if not data or JSON.decode(data, field="meta") != meta:
         raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
     bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)
-
-
-def _check_fields(job: JobRecord, can: Capabilities) -> None:
-    """Refuse a job with a field that the store would not keep (L14)."""
-    if job.offset is not None:
-        can.require(Feature.OFFSETS)
-    if job.webhook is not None:  # a reader of the ledger calls it, and keeps its place in the registry
-        can.require(Feature.LEDGER)
-        can.require(Feature.REGISTRY)
 
 
 class Reserve(Request[Reserved], frozen=True, kw_only=True):
@@ -186,6 +202,7 @@ class Reserve(Request[Reserved], frozen=True, kw_only=True):
     them. Its ``mark`` goes into the next ``Wait``.
     """
 
+    field_needs: ClassVar[Needs] = {"types": (Feature.TYPES,), "prefetch": (Feature.NOTES,)}
     queues: Sequence[str]
     limit: int
     lease_for: int
@@ -217,6 +234,7 @@ class Extend(Request[list[Lease | LeaseError]], frozen=True, kw_only=True):
     returned lease has the same token (L4), and ``cancel_requested`` if the job should stop.
     """
 
+    field_needs: ClassVar[Needs] = {"notes": (Feature.NOTES,)}
     leases: Sequence[Lease]
     lease_for: int
     notes: Mapping[str, Note] = {}
@@ -253,8 +271,9 @@ class Settle(Request[list[LeaseError | None]], frozen=True, kw_only=True):
             at = one.started_at
             if at is not None and not (type(at) is int and 1 <= at <= bounds.MAX_INSTANT):
                 bounds.check_integer("started_at", at, least=1, most=bounds.MAX_INSTANT)
-            if isinstance(one, Retry) and one.hold_key:
-                can.require(Feature.KEY_LIMITS)
+        if can.lost:
+            for one in self.settlements:
+                can.require_for(one, SETTLEMENT_NEEDS.get(type(one), {}))
 
 
 class Reap(Request[Reaped], frozen=True, kw_only=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from holdfast.drivers.answers import Diagnosis, JobColumns, Page, QueueCounts, Trimmed
-from holdfast.drivers.capabilities import Capabilities
+from holdfast.drivers.capabilities import Capabilities, Feature
 from holdfast.drivers.requests.request import OfJobs, Paged, Request, check_list, check_names
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
@@ -13,6 +14,8 @@ from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retention import Retention
+
+OF_JOBS = (Feature.JOBS,)
 
 JOB_FIELDS = frozenset(names_of(JOB_COLUMNS))
 
@@ -30,6 +33,7 @@ class Find(Paged[Page[JobRecord]], frozen=True, kw_only=True):
     None says that no more jobs match.
     """
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
     where: JobFilter = JobFilter()
     limit: int = 100
     after: str | None = None
@@ -45,6 +49,7 @@ class Find(Paged[Page[JobRecord]], frozen=True, kw_only=True):
 class ReadColumns(Paged[JobColumns], frozen=True, kw_only=True):
     """The jobs of ``Find`` by the million: a page as columns, one per name of a ``JobRecord`` field."""
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
     where: JobFilter
     names: Sequence[str]
     after: str | None = None
@@ -62,6 +67,7 @@ class ReadColumns(Paged[JobColumns], frozen=True, kw_only=True):
 class AnyOpen(Request[bool], frozen=True, kw_only=True):
     """Whether a job of these types is ready, scheduled or in flight in these queues. Does not count jobs."""
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
     queues: Sequence[str]
     types: Collection[str]
 
@@ -85,6 +91,7 @@ class Counts(Request[list[QueueCounts]], frozen=True, kw_only=True):
     ``oldest_ready_age`` is exact for jobs that can be reserved.
     """
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
     queues: Sequence[str] | None = None
     states: Collection[State] | None = None
     estimate: bool = False
@@ -117,6 +124,8 @@ class Requeue(OfJobs[list[bool]], frozen=True, kw_only=True):
     ``Resume`` with ``RETRY``.
     """
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
+
 
 class Cancel(OfJobs[list[State | None]], frozen=True, kw_only=True):
     """Cancel ready jobs at once, and request cancellation of running jobs.
@@ -124,6 +133,8 @@ class Cancel(OfJobs[list[State | None]], frozen=True, kw_only=True):
     One answer per id: the state of the job after the call; None if there is no such job. A running job stays in flight
     with ``cancel_requested``; any end of its lease except an ack makes it cancelled.
     """
+
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
 
 
 class Purge(OfJobs[list[bool]], frozen=True, kw_only=True):
@@ -135,6 +146,8 @@ class Purge(OfJobs[list[bool]], frozen=True, kw_only=True):
     ``model.ledger_reader``). If a reader is more than ``FIND_LIMIT`` rows behind, further jobs that ended late may
     stay, too.
     """
+
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
 
 
 class Trim(Paged[Trimmed], frozen=True, kw_only=True):
@@ -151,6 +164,7 @@ class Trim(Paged[Trimmed], frozen=True, kw_only=True):
     not read the keys of all open and dead jobs again and again.
     """
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_JOBS
     ended_for: int | None = None
     ledger_for: int | None = None
     limit: int = bounds.MAX_BATCH_ITEMS

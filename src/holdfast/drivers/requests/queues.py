@@ -6,13 +6,27 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from holdfast.drivers.answers import Page
-from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers.capabilities import Capabilities, Feature, Needs
 from holdfast.drivers.cursors import read_domain_cursor
 from holdfast.drivers.requests.request import Paged, Request, check_list
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.queue_settings import SETTINGS_FIELDS, OnExhausted, QueueSettings
+
+OF_LIMITS = (Feature.LIMITS,)
+OF_DOMAINS = (Feature.DOMAINS,)
+
+SETTINGS_NEEDS: Needs = {
+    "on_exhausted": (Feature.DOMAIN, Feature.DOMAINS),
+    "gaps": (Feature.OFFSET, Feature.DOMAINS),
+    "gap_report_after": (Feature.OFFSET, Feature.DOMAINS),
+    "gap_pass_after": (Feature.OFFSET, Feature.DOMAINS),
+    "key_max_inflight": (Feature.LIMIT_KEY,),
+    "key_rate": (Feature.LIMIT_KEY,),
+    "key_burst": (Feature.LIMIT_KEY,),
+    "dedupe_window": (Feature.KEY,),
+}
 
 
 class Configure(Request[None], frozen=True, kw_only=True):
@@ -27,6 +41,7 @@ class Configure(Request[None], frozen=True, kw_only=True):
     where limits of a higher origin are in force. Limits without an origin count as an operator's.
     """
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_LIMITS
     queue: str
     settings: QueueSettings
     type: str | None = None
@@ -38,26 +53,19 @@ class Configure(Request[None], frozen=True, kw_only=True):
         bounds.check_name("queue", self.queue)
         if self.type is not None:
             bounds.check_name("type", self.type)
-        self._check_domain_settings(can)
-        self._check_key_limits(can)
+        if can.lost:
+            can.require_for(self.settings, SETTINGS_NEEDS)
+        if self.type is not None:
+            self._refuse_settings_of_a_queue(self.type)
         if self.only is not None:
             self._check_only(self.only)
 
-    def _check_domain_settings(self, can: Capabilities) -> None:
-        halts = self.settings.on_exhausted is OnExhausted.HALT
-        if halts:
-            can.require(Feature.HALT)
-        if self.settings.has_gap_settings:
-            can.require(Feature.GAPS)
-        if self.type is not None and (halts or self.settings.has_gap_settings):
-            raise InvalidInput("on_exhausted and gaps", wanted="settings of a queue", got=f"the type {self.type}")
-
-    def _check_key_limits(self, can: Capabilities) -> None:
-        if self.settings.has_key_limits:
-            can.require(Feature.KEY_LIMITS)
-            if self.type is not None:
-                wanted, got = "limits of a queue", f"the type {self.type}"
-                raise InvalidInput("key_max_inflight and key_rate", wanted=wanted, got=got)
+    def _refuse_settings_of_a_queue(self, type_: str) -> None:
+        settings, got = self.settings, f"the type {type_}"
+        if settings.on_exhausted is OnExhausted.HALT or settings.has_gap_settings:
+            raise InvalidInput("on_exhausted and gaps", wanted="settings of a queue", got=got)
+        if settings.has_key_limits:
+            raise InvalidInput("key_max_inflight and key_rate", wanted="limits of a queue", got=got)
 
     @staticmethod
     def _check_only(only: Collection[str]) -> None:
@@ -73,6 +81,7 @@ class Configure(Request[None], frozen=True, kw_only=True):
 class Settings(Request[QueueSettings], frozen=True, kw_only=True):
     """The settings of a queue, or of one type in it; the defaults if none were configured."""
 
+    needs: ClassVar[tuple[Feature, ...]] = OF_LIMITS
     queue: str
     type: str | None = None
 
@@ -94,7 +103,7 @@ class Domains(Paged[Page[DomainInfo]], frozen=True, kw_only=True):
     domains match.
     """
 
-    needs: ClassVar[tuple[Feature, ...]] = (Feature.OFFSETS,)
+    needs: ClassVar[tuple[Feature, ...]] = OF_DOMAINS
     queue: str | None = None
     status: DomainStatus | None = None
     name: str | None = None
@@ -125,7 +134,8 @@ class Resume(Request[bool], frozen=True, kw_only=True):
     not begin at 0, or the end of a gap that nothing will fill. A smaller offset that arrives later runs next.
     """
 
-    needs: ClassVar[tuple[Feature, ...]] = (Feature.HALT,)
+    needs: ClassVar[tuple[Feature, ...]] = OF_DOMAINS
+    field_needs: ClassVar[Needs] = {"position": (Feature.OFFSET,)}
     queue: str
     domain: str
     action: ResumeAction = ResumeAction.RESUME
@@ -134,8 +144,6 @@ class Resume(Request[bool], frozen=True, kw_only=True):
     def check(self, can: Capabilities) -> None:
         """Check how the domain goes on."""
         Request.check(self, can)
-        if self.position is not None:
-            can.require(Feature.GAPS)
         _check_domain(self.queue, self.domain)
         if not isinstance(self.action, ResumeAction):
             raise InvalidInput("action", wanted=f"one of {', '.join(ResumeAction)}", got=self.action)
@@ -149,7 +157,7 @@ class ForgetDomain(Request[bool], frozen=True, kw_only=True):
     domains; nothing else removes ended offsets.
     """
 
-    needs: ClassVar[tuple[Feature, ...]] = (Feature.OFFSETS,)
+    needs: ClassVar[tuple[Feature, ...]] = OF_DOMAINS
     queue: str
     domain: str
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
-from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers.capabilities import Capabilities, Feature, Needs
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 
@@ -27,7 +27,8 @@ class Request(msgspec.Struct, Generic[A], frozen=True, kw_only=True, forbid_unkn
     """
 
     verb: ClassVar[str]  # the name of the method of an engine
-    needs: ClassVar[tuple[Feature, ...]] = ()  # without one of these the store refuses the request (L14)
+    needs: ClassVar[tuple[Feature, ...]] = ()  # the group: without it the store refuses the request (L14)
+    field_needs: ClassVar[Needs] = {}  # a request that gives such a field is refused without its features
 
     now: int | None = None
 
@@ -38,8 +39,10 @@ class Request(msgspec.Struct, Generic[A], frozen=True, kw_only=True, forbid_unkn
 
     def check(self, can: Capabilities) -> None:
         """Raise ``InvalidInput`` for a value outside of its bounds, ``Unsupported`` for what the store lacks."""
-        for feature in self.needs:
-            can.require(feature)
+        if can.lost:
+            for feature in self.needs:
+                can.require(feature)
+            can.require_for(self, self.field_needs)
 
 
 class OfJobs(Request[A], Generic[A], frozen=True, kw_only=True):

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 FORMAT = "holdfast"
 SCHEMAS = {"jobs": jobs_table.SCHEMA, "ledger": ledger_table.SCHEMA}
 REQUIRED_FEATURES = {  # option: feature that the store must have for it
-    "offset": Feature.OFFSETS,
-    "domain": Feature.DOMAINS,
-    "priority": Feature.PRIORITIES,
-    "run_at": Feature.SCHEDULING,
-    "delay": Feature.SCHEDULING,
+    "offset": Feature.OFFSET,
+    "domain": Feature.DOMAIN,
+    "priority": Feature.PRIORITY,
+    "run_at": Feature.SCHEDULE,
+    "delay": Feature.SCHEDULE,
 }
 
 

@@ -130,8 +130,8 @@ def parse_on_exhausted(on_exhausted: str | None, run: str | None, columns: Input
 def configure_order(store: Store, queue: str, columns: InputColumns, on_exhausted: OnExhausted | None) -> None:
     """Raise ``Unsupported`` if the store has no domains; store what happens after a dead row, unless it is None."""
     capabilities = store.capabilities
-    if columns.domain and not capabilities.has(Feature.DOMAINS):
-        raise Unsupported(capabilities.driver, Feature.DOMAINS, capabilities.gaps[Feature.DOMAINS])
+    if columns.domain and not capabilities.has(Feature.DOMAIN):
+        raise Unsupported(capabilities.driver, Feature.DOMAIN, capabilities.gaps[Feature.DOMAIN])
     if on_exhausted is not None:
         store.configure(queue, QueueSettings(on_exhausted=on_exhausted), only=("on_exhausted",))
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 
 from holdfast.testing.drivers.conformance import (
@@ -42,6 +43,7 @@ from holdfast.testing.drivers.conformance import (
     processes,
     purge,
     reap,
+    refusals,
     registry,
     repeated_settlement,
     replace_dead,
@@ -64,6 +66,7 @@ __all__ = ["LAWS", "Case", "CaseResult", "CaseStatus", "case", "cases", "run_cas
 # In the order of a job's life. Threads, processes and waits are last because they take the longest.
 _TOPICS: tuple[ModuleType, ...] = (
     capabilities,
+    refusals,
     validation,
     clock,
     enqueue,
@@ -114,4 +117,10 @@ _TOPICS: tuple[ModuleType, ...] = (
 
 def cases() -> tuple[Case, ...]:
     """Return every case, topic by topic, in the order of the files."""
-    return tuple(member for topic in _TOPICS for member in vars(topic).values() if isinstance(member, Case))
+    return tuple(case for topic in _TOPICS for case in _cases_of(topic))
+
+
+def _cases_of(topic: ModuleType) -> Iterable[Case]:
+    if topic is refusals:
+        return refusals.CASES
+    return (member for member in vars(topic).values() if isinstance(member, Case))

@@ -16,7 +16,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_answers, asse
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
-REGISTRY = {Feature.REGISTRY}
+REGISTRY = {Feature.REGISTRY, Feature.WRITES}
 KIND = "guard"
 
 
@@ -51,7 +51,7 @@ def writes_commit_with_their_ack(h: Harness) -> None:
     assert_equal(new.expires_at, h.now + 10, "expires_at")
 
 
-@case("L12", "L5", needs=REGISTRY)
+@case("L12", "L5", needs=REGISTRY | {Feature.RESULT})
 def a_refused_write_refuses_the_ack_and_changes_nothing(h: Harness) -> None:
     existing = _write_row(h, "there")
     reservation = h.reserve_new_job()

@@ -13,7 +13,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
-SCHEDULING = {Feature.SCHEDULING}
+SCHEDULING = {Feature.SCHEDULE}
 
 
 @case("L7")
@@ -61,7 +61,7 @@ def a_retry_without_delay_clears_the_old_run_at(h: Harness) -> None:
 def a_retry_with_no_attempts_left_makes_a_dead_letter(h: Harness) -> None:
     reservation = h.reserve_new_job(max_attempts=1)
     h.advance(SECOND)
-    h.must_settle(Retry(reservation.lease, error="boom", delay=10))
+    h.must_settle(Retry(reservation.lease, error="boom"))
     job = h.get(reservation.job.id)
     assert_equal((job.state, job.dead_reason), (State.DEAD, transition.ATTEMPTS_EXHAUSTED), "state and reason")
     assert_equal((job.last_error, job.failed_at, job.dead_at), ("boom", h.now, h.now), "error and instants")
@@ -285,7 +285,7 @@ def a_fail_ends_a_job_that_has_attempts_left(h: Harness) -> None:
     assert_equal((job.state, job.attempts, job.dead_reason), (State.DEAD, 1, "unknown type"), "the dead letter")
 
 
-@case("L9")
+@case("L9", needs={Feature.KEY, Feature.DOMAIN})
 def a_dead_letter_keeps_every_field_of_the_job(h: Harness) -> None:
     reservation = h.reserve_new_job(
         payload=b"\x00\x01",

@@ -13,8 +13,10 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, Harness
 
+JOBS = {Feature.JOBS}
 
-@case("L9")
+
+@case("L9", needs=JOBS)
 def a_ready_job_is_cancelled_at_once(h: Harness) -> None:
     job = h.enqueue_job()
     h.advance(SECOND)
@@ -24,7 +26,7 @@ def a_ready_job_is_cancelled_at_once(h: Harness) -> None:
     assert_equal(h.reserve(), [], "reserved afterwards")
 
 
-@case("L9", needs={Feature.SCHEDULING})
+@case("L9", needs={Feature.SCHEDULE, Feature.JOBS})
 def a_scheduled_job_is_cancelled_at_once(h: Harness) -> None:
     job = h.enqueue_job(run_at=h.now + SECOND)
     assert_equal(h.cancel(job.id), [State.CANCELLED], "the answer")
@@ -32,7 +34,7 @@ def a_scheduled_job_is_cancelled_at_once(h: Harness) -> None:
     assert_equal(h.reserve(), [], "reserved when it would have been due")
 
 
-@case("L9", needs={Feature.SCHEDULING})
+@case("L9", needs={Feature.SCHEDULE, Feature.JOBS})
 def a_job_in_backoff_is_cancelled_at_once(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Retry(reservation.lease, delay=SECOND))
@@ -41,7 +43,7 @@ def a_job_in_backoff_is_cancelled_at_once(h: Harness) -> None:
     assert_equal(h.reserve(), [], "reserved when it would have been due")
 
 
-@case("L5")
+@case("L5", needs=JOBS)
 def a_running_job_continues_and_extend_reports_the_cancel_request(h: Harness) -> None:
     reservation = h.reserve_new_job()
     assert not h.inspect(reservation.job.id).cancel_requested, "wanted no request before the cancel"
@@ -54,14 +56,14 @@ def a_running_job_continues_and_extend_reports_the_cancel_request(h: Harness) ->
     assert_equal(h.ledger(), [], "the ledger")
 
 
-@case("L5")
+@case("L5", needs=JOBS)
 def extend_reports_no_cancel_request_for_other_jobs(h: Harness) -> None:
     first, second = h.reserve_new_job(), h.reserve_new_job()
     h.cancel(first.job.id)
     assert not h.must_extend(second.lease).cancel_requested, "wanted extend to report no request for the other job"
 
 
-@case("L5")
+@case("L5", needs={Feature.JOBS, Feature.RESULT})
 def an_ack_wins_over_a_cancel(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.cancel(reservation.job.id)
@@ -84,22 +86,22 @@ def _cancelled_by(h: Harness, verb: str) -> None:
     assert_equal(h.reserve(), [], "reserved afterwards")
 
 
-@case("L13")
+@case("L13", needs=JOBS)
 def a_retry_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     _cancelled_by(h, "retry")
 
 
-@case("L13")
+@case("L13", needs=JOBS)
 def a_fail_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     _cancelled_by(h, "fail")
 
 
-@case("L13")
+@case("L13", needs=JOBS)
 def a_release_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     _cancelled_by(h, "release")
 
 
-@case("L13")
+@case("L13", needs=JOBS)
 def an_expired_lease_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     reservation = h.reserve_new_job(max_attempts=1)
     h.cancel(reservation.job.id)
@@ -113,7 +115,7 @@ def an_expired_lease_after_a_cancel_request_makes_the_job_cancelled(h: Harness) 
     assert_equal([(row.ending, row.state, row.fence) for row in h.ledger()] or wanted, wanted, "the ledger")
 
 
-@case("L13")
+@case("L13", needs=JOBS)
 def the_last_attempt_after_a_cancel_request_makes_no_dead_letter(h: Harness) -> None:
     reservation = h.reserve_new_job(max_attempts=1)
     h.cancel(reservation.job.id)
@@ -121,7 +123,7 @@ def the_last_attempt_after_a_cancel_request_makes_no_dead_letter(h: Harness) -> 
     assert_equal(h.state(reservation.job.id), State.CANCELLED, "the state")
 
 
-@case("L5")
+@case("L5", needs=JOBS)
 def a_cancel_after_the_lease_expired_takes_effect_at_the_reap(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.advance(LEASE)
@@ -130,7 +132,7 @@ def a_cancel_after_the_lease_expired_takes_effect_at_the_reap(h: Harness) -> Non
     assert_equal(h.state(reservation.job.id), State.CANCELLED, "the state")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def cancel_returns_the_state_of_each_job_in_order(h: Harness) -> None:
     done, dead, running = h.reserve_new_job(), h.reserve_new_job(), h.reserve_new_job()
     h.must_settle(Ack(done.lease), Fail(dead.lease, reason="no"))
@@ -140,7 +142,7 @@ def cancel_returns_the_state_of_each_job_in_order(h: Harness) -> None:
     assert_equal(answers, wanted, "the answers")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_cancel_of_an_ended_job_changes_nothing(h: Harness) -> None:
     done, dead, cancelled = h.reserve_new_job(), h.reserve_new_job(), h.enqueue_job()
     h.must_settle(Ack(done.lease), Fail(dead.lease, reason="no"))
@@ -149,14 +151,14 @@ def a_cancel_of_an_ended_job_changes_nothing(h: Harness) -> None:
         h.cancel(done.job.id, dead.job.id, cancelled.id, cancelled.id)
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_job_that_appears_twice_in_a_cancel_batch_is_cancelled_once(h: Harness) -> None:
     job = h.enqueue_job()
     assert_equal(h.cancel(job.id, job.id), [State.CANCELLED, State.CANCELLED], "the answers")
     assert len(h.ledger()) <= 1, f"wanted one ledger row, got {len(h.ledger())}"
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_requeue_clears_the_cancel_request(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.cancel(reservation.job.id)
@@ -168,7 +170,7 @@ def a_requeue_clears_the_cancel_request(h: Harness) -> None:
     assert_equal(h.state(reservation.job.id), State.READY, "the state")
 
 
-@case("L5")
+@case("L5", needs=JOBS)
 def a_cancelled_job_cannot_be_settled_by_the_worker_that_had_it_before(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Retry(reservation.lease))
@@ -178,6 +180,6 @@ def a_cancelled_job_cannot_be_settled_by_the_worker_that_had_it_before(h: Harnes
         assert_answers(h.extend(reservation.lease), JobNotInflight)
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def an_empty_cancel_returns_an_empty_list(h: Harness) -> None:
     assert_equal(h.cancel(), [], "the answers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from holdfast.clock import monotonic
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import WaitForCancel
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreClosed
@@ -25,7 +26,7 @@ def _reserve_new_jobs(h: Harness, store: Store, count: int) -> list[str]:
     return [one.job.id for one in store.reserve([QUEUE], limit=count, lease_for=LEASE)]
 
 
-@case("L5")
+@case("L5", needs={Feature.JOBS})
 def a_wait_for_cancel_returns_when_a_cancel_is_requested(h: Harness) -> None:
     store = h.open_with_store_clock()
     first, second = _reserve_new_jobs(h, store, 2)
@@ -39,7 +40,7 @@ def a_wait_for_cancel_returns_when_a_cancel_is_requested(h: Harness) -> None:
     assert monotonic() - began < h.patience_seconds / 2, "wanted the wait to end when the cancel was requested"
 
 
-@case("L5")
+@case("L5", needs={Feature.JOBS})
 def a_wait_for_cancel_finds_a_request_from_before_also_after_an_earlier_wait(h: Harness) -> None:
     store = h.open_with_store_clock()
     [job] = _reserve_new_jobs(h, store, 1)
@@ -52,7 +53,7 @@ def a_wait_for_cancel_finds_a_request_from_before_also_after_an_earlier_wait(h: 
     assert wait_for_cancel(store, job, timeout=0), "wanted the request without a wait"
 
 
-@case("L5")
+@case("L5", needs={Feature.JOBS})
 def a_wait_for_cancel_ignores_requests_for_other_jobs_and_jobs_that_have_ended(h: Harness) -> None:
     store = h.open_with_store_clock()
     [other, running] = _reserve_new_jobs(h, store, 2)

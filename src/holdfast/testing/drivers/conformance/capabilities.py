@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Durability, Feature
 from holdfast.drivers.store import Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
-from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
-from holdfast.model.settlement import Ack, Retry
+from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
@@ -43,16 +41,7 @@ def a_driver_has_a_name_and_a_reason_for_every_gap(h: Harness) -> None:
         assert not h.capabilities.has(feature), f"wanted has({feature!r}) to be False"
 
 
-@case("L14")
-def an_offset_is_refused_by_a_driver_that_declines_offsets_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
-    reason = _gap_reason(h, Feature.OFFSETS)
-    with assert_raises(Unsupported) as caught:
-        h.enqueue(h.job(), h.job(domain="d", offset=0))
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.OFFSETS, reason), "the attributes of the error")
-    assert_equal(h.store.find().items, [], "the stored jobs")
-
-
-@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
+@case("L13", needs={Feature.LEDGER, Feature.REGISTRY, Feature.RESULT})
 def a_webhook_stays_with_its_job_so_that_a_reader_of_the_ledger_finds_it_after_the_end(h: Harness) -> None:
     url = "https://example.com/hook?key=1"
     [answer] = h.enqueue(h.job(webhook=url))
@@ -63,62 +52,6 @@ def a_webhook_stays_with_its_job_so_that_a_reader_of_the_ledger_finds_it_after_t
     ended = h.store.get(row.job_id)
     assert ended is not None, "wanted the ended job"
     assert_equal((ended.id, ended.webhook, ended.result), (answer.id, url, b"1"), "the ended job")
-
-
-@case("L14")
-def a_webhook_is_refused_without_ledger_or_registry_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
-    feature = Feature.REGISTRY if h.capabilities.has(Feature.LEDGER) else Feature.LEDGER
-    reason = _gap_reason(h, feature)
-    with assert_raises(Unsupported) as caught:
-        h.enqueue(h.job(), h.job(webhook="https://example.com/hook"))
-    assert_equal((caught[0].feature, caught[0].reason), (feature, reason), "the attributes of the error")
-    assert_equal(h.store.find().items, [], "the stored jobs")
-
-
-@case("L14", needs={Feature.LIMITS})
-def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
-    reason = _gap_reason(h, Feature.HALT)
-    with assert_raises(Unsupported) as caught:
-        h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
-    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
-
-
-@case("L14", needs={Feature.LIMITS})
-def waiting_for_gaps_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
-    reason = _gap_reason(h, Feature.GAPS)
-    for settings in (
-        QueueSettings(gaps=Gaps.WAIT),
-        QueueSettings(gap_report_after=SECOND),
-        QueueSettings(gap_pass_after=SECOND),
-    ):
-        with assert_raises(Unsupported) as caught:
-            h.store.configure(QUEUE, dataclasses.replace(settings, max_inflight=1))
-        assert_equal((caught[0].feature, caught[0].reason), (Feature.GAPS, reason), "the attributes of the error")
-    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
-
-
-@case("L14")
-def a_driver_that_declines_halt_has_no_domain_to_resume(h: Harness) -> None:
-    reason = _gap_reason(h, Feature.HALT)
-    with assert_raises(Unsupported) as caught:
-        h.store.resume(QUEUE, "d", now=h.now_or_none)
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
-
-
-@case("L14", needs={Feature.LIMITS})
-def limits_by_key_and_holds_are_refused_by_a_driver_that_declines_them(h: Harness) -> None:
-    reason = _gap_reason(h, Feature.KEY_LIMITS)
-    reservation = h.reserve_new_job(limit_key="a")
-    for call in (
-        lambda: h.store.configure(QUEUE, QueueSettings(max_inflight=1, key_max_inflight=1)),
-        lambda: h.settle(Retry(reservation.lease, hold_key=True)),
-    ):
-        with assert_raises(Unsupported) as caught:
-            call()
-        assert_equal((caught[0].feature, caught[0].reason), (Feature.KEY_LIMITS, reason), "the attributes of the error")
-    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
-    h.must_settle(Ack(reservation.lease))
 
 
 @case("L14")
@@ -157,20 +90,17 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "scan": lambda: store.scan("kind"),
     }
     declined = {
-        verb
-        for feature, verbs in _METHODS_OF_OPTIONAL_FEATURES.items()
-        if not store.capabilities.has(feature)
-        for verb in verbs
+        verb for feature, verbs in _METHODS_OF_GROUPS.items() if not store.capabilities.has(feature) for verb in verbs
     }
     return {verb: call for verb, call in calls.items() if verb not in declined}
 
 
-_METHODS_OF_OPTIONAL_FEATURES = {
+_METHODS_OF_GROUPS = {
+    Feature.JOBS: ("find", "counts", "requeue", "cancel", "purge", "trim"),
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure", "settings"),
-    Feature.OFFSETS: ("domains", "forget_domain"),
-    Feature.HALT: ("resume",),
+    Feature.DOMAINS: ("domains", "resume", "forget_domain"),
 }
 
 

@@ -39,7 +39,7 @@ def _registry_with_now(store: Store, now: int) -> dict[str, Callable[[], object]
     }
 
 
-@case("L1")
+@case("L1", needs={Feature.JOBS})
 def every_call_refuses_now_unless_the_store_was_opened_with_a_callers_clock(h: Harness) -> None:
     store = h.open_with_store_clock()
     for verb, call in _with_now(store, 1).items():
@@ -127,7 +127,7 @@ def a_lease_is_expired_one_microsecond_after_expires_at(h: Harness) -> None:
     assert_equal(h.reap(), 1, "reaped after the end")
 
 
-@case("L2")
+@case("L2", needs={Feature.SCHEDULE})
 def a_job_is_due_exactly_at_its_run_at(h: Harness) -> None:
     for offset, wanted in ((-1, 0), (0, 1), (1, 1)):
         run_at = h.now + 1000

@@ -35,7 +35,7 @@ def _reserve_for_ten_seconds(h: Harness) -> int:
     return total
 
 
-@case("L3", needs=LIMITS)
+@case("L3", needs=LIMITS | {Feature.KEY})
 def settings_are_stored_per_queue_and_type(h: Harness) -> None:
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings of a new queue")
     queue_settings = QueueSettings(paused_until=5, max_inflight=3, rate=2.5, burst=7, dedupe_window=SECOND)
@@ -56,7 +56,7 @@ def configure_replaces_all_settings_of_the_queue(h: Harness) -> None:
     assert_equal(h.store.settings(QUEUE), QueueSettings(max_inflight=4), "the settings")
 
 
-@case("L3", needs=LIMITS)
+@case("L3", needs=LIMITS | {Feature.KEY})
 def configure_with_only_keeps_the_other_settings(h: Harness) -> None:
     _configure(h, paused_until=5, max_inflight=3, rate=2, burst=4)
     h.store.configure(QUEUE, QueueSettings(held_until=9, probing=True), only=("held_until", "probing"))
@@ -154,7 +154,7 @@ def a_pause_does_not_block_other_queues(h: Harness) -> None:
     assert_equal(h.reserve_ids(5, queues=["a", "b"]), [other], "reserved")
 
 
-@case("L3", needs=LIMITS | {Feature.TYPES})
+@case("L3", needs=LIMITS | {Feature.TYPES, Feature.PRIORITY})
 def a_paused_type_does_not_block_other_types(h: Harness) -> None:
     _fill(h, 2, type="a", priority=9)
     other = _fill(h, 2, type="b")
@@ -242,7 +242,7 @@ def the_limit_of_a_queue_applies_across_all_types(h: Harness) -> None:
     assert_equal(h.reserve_ids(10), jobs[:2], "reserved")
 
 
-@case("L3", needs=LIMITS | {Feature.PRIORITIES})
+@case("L3", needs=LIMITS | {Feature.PRIORITY})
 def free_capacity_goes_to_the_highest_priority(h: Harness) -> None:
     _fill(h, 2)
     [high] = _fill(h, 1, priority=9)

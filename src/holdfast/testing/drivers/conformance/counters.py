@@ -53,7 +53,7 @@ def a_job_with_the_most_crashes_and_a_limit_of_as_many_is_poison(h: Harness) -> 
     assert_equal(h.get(reservation.job.id).state, State.DEAD, "the state")
 
 
-@case("L8", needs={Feature.SCHEDULING})
+@case("L8", needs={Feature.SCHEDULE})
 def the_longest_delays_and_leases_fit_into_every_instant(h: Harness) -> None:
     h.advance_to(MAX_INSTANT - 1)
     extreme, other = h.reserve_new_job(lease_for=MAX_DURATION), h.reserve_new_job(lease_for=MAX_DURATION)

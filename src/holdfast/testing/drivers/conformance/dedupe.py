@@ -12,7 +12,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import QUEUE, Harness
 
-KEYS = {Feature.IDEMPOTENCY}
+KEYS = {Feature.KEY}
 
 
 @case("L12", needs=KEYS)
@@ -23,7 +23,7 @@ def the_same_key_in_a_queue_returns_the_existing_job(h: Harness) -> None:
         assert_equal(again, [Enqueued(id=first.id, existed=True)], "the answer")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.PRIORITY})
 def the_same_key_with_another_payload_is_a_conflict_and_changes_nothing(h: Harness) -> None:
     first = h.enqueue_job(idempotency_key="k", payload=b"1")
     with h.assert_unchanged():
@@ -159,7 +159,7 @@ def the_key_of_a_dead_letter_is_forgotten_after_the_window(h: Harness) -> None:
     h.enqueue_job(idempotency_key="k")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_requeued_job_has_its_key_again(h: Harness) -> None:
     reservation = h.reserve_new_job(idempotency_key="k")
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -168,7 +168,7 @@ def a_requeued_job_has_its_key_again(h: Harness) -> None:
     assert_equal(h.enqueue(h.job(idempotency_key="k")), [Enqueued(id=reservation.job.id, existed=True)], "the answer")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def the_key_of_a_purged_job_is_remembered_for_the_window(h: Harness) -> None:
     reservation = h.reserve_new_job(idempotency_key="k")
     h.must_settle(Ack(reservation.lease))
@@ -204,7 +204,7 @@ def a_repeated_key_does_not_disturb_the_running_job(h: Harness) -> None:
     assert_equal(h.state(reservation.job.id), State.DONE, "the state")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_purged_job_that_is_enqueued_again_takes_its_key_for_a_new_window(h: Harness) -> None:
     job = h.job(idempotency_key="k")
     h.enqueue(job)

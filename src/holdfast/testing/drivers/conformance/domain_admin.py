@@ -17,8 +17,8 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.domain_calls import ask, end_offsets, enqueue_at, job_at, run_all
 from holdfast.testing.drivers.harness import QUEUE, Harness
 
-OFFSETS = {Feature.DOMAINS, Feature.OFFSETS}
-ORDERED = OFFSETS | {Feature.LIMITS, Feature.HALT, Feature.GAPS, Feature.SCHEDULING}
+OFFSETS = {Feature.DOMAIN, Feature.OFFSET}
+ORDERED = OFFSETS | {Feature.LIMITS, Feature.DOMAINS, Feature.OFFSET, Feature.SCHEDULE}
 
 
 def _domains(h: Harness, queue: str | None = None, **options: Any) -> list[DomainInfo]:
@@ -85,7 +85,7 @@ def domains_are_listed_by_status(h: Harness) -> None:
         assert_equal(_domains(h, status=status), [wanted[status]], f"the domains that are {status}")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def domains_are_listed_by_queue_and_name(h: Harness) -> None:
     for queue, domain in (("b", "x"), ("a", "y"), ("a", "x"), ("a", "xy")):
         h.enqueue_job(queue=queue, domain=domain)
@@ -96,7 +96,7 @@ def domains_are_listed_by_queue_and_name(h: Harness) -> None:
     assert_equal(_names(h, "b", name="y"), [], "a name that the queue does not have")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def domains_are_listed_page_by_page(h: Harness) -> None:
     names = ['"', "a", "a,b", "b", "\u00e9", "\U0001f40c"]
     for name in names:
@@ -114,13 +114,13 @@ def domains_are_listed_page_by_page(h: Harness) -> None:
     assert_equal((listed, cursor), (names, None), "the domains, in the order of their names")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def a_cursor_of_domains_must_come_from_domains(h: Harness) -> None:
     with assert_raises(InvalidInput):
         h.store.domains(after="elsewhere", now=h.now_or_none)
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def a_domain_without_open_jobs_is_listed_only_by_its_queue_and_name(h: Harness) -> None:
     end_offsets(h, 0, 1, 4)
     h.enqueue_job()
@@ -130,7 +130,7 @@ def a_domain_without_open_jobs_is_listed_only_by_its_queue_and_name(h: Harness) 
     assert_equal(_domains(h, QUEUE, name="unknown"), [], "a domain that never was")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def a_domain_of_arrivals_is_gone_when_its_jobs_have_ended(h: Harness) -> None:
     h.enqueue_job(domain="d")
     assert_equal([info.open for info in _domains(h)], [1], "open jobs")
@@ -138,7 +138,7 @@ def a_domain_of_arrivals_is_gone_when_its_jobs_have_ended(h: Harness) -> None:
     assert_equal(_domains(h, QUEUE, name="d"), [], "the domain")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def the_head_of_a_running_domain_is_the_job_in_flight(h: Harness) -> None:
     enqueue_at(h, 5)
     running = h.reserve_one()
@@ -157,7 +157,7 @@ def a_halted_domain_without_open_jobs_is_listed(h: Harness) -> None:
     assert_equal((info.head_id, info.head_offset), (None, None), "the head")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def a_domain_with_open_jobs_is_not_forgotten(h: Harness) -> None:
     end_offsets(h, 1)
     enqueue_at(h, 2)
@@ -171,7 +171,7 @@ def a_domain_with_open_jobs_is_not_forgotten(h: Harness) -> None:
     assert not h.store.forget_domain(QUEUE, "unknown"), "wanted nothing to forget"
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def a_forgotten_offset_is_new(h: Harness) -> None:
     end_offsets(h, 1, 2)
     end = job_at(h, 1, domain="e")
@@ -197,7 +197,7 @@ def forgetting_a_domain_ends_its_halt_and_moves_its_start_back(h: Harness) -> No
     assert_equal(run_all(h), [0], "what runs before the gap")
 
 
-@case("L11", "L9", needs=OFFSETS)
+@case("L11", "L9", needs=OFFSETS | {Feature.JOBS, Feature.DOMAINS})
 def a_job_whose_offset_is_open_again_is_not_requeued(h: Harness) -> None:
     first = enqueue_at(h, 5)[0]
     h.cancel(first)
@@ -210,7 +210,7 @@ def a_job_whose_offset_is_open_again_is_not_requeued(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [first], "reserved")
 
 
-@case("L11", needs=OFFSETS | {Feature.SPACES})
+@case("L11", needs=OFFSETS | {Feature.SPACES, Feature.DOMAINS})
 def domains_belong_to_their_space(h: Harness) -> None:
     end_offsets(h, 1)
     enqueue_at(h, 2, domain="e")

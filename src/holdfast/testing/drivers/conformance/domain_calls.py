@@ -11,7 +11,7 @@ from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.harness import Harness
 
-OFFSETS = {Feature.DOMAINS, Feature.OFFSETS}
+OFFSETS = {Feature.DOMAIN, Feature.OFFSET}
 
 
 def job_at(h: Harness, offset: int | None, **fields: Any) -> JobRecord:

@@ -19,8 +19,8 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.domain_calls import ask, end_offsets, enqueue_at, run_all
 from holdfast.testing.drivers.harness import QUEUE, Harness
 
-GAPS = {Feature.DOMAINS, Feature.LIMITS, Feature.OFFSETS, Feature.GAPS}
-RESUME = GAPS | {Feature.HALT}
+GAPS = {Feature.DOMAIN, Feature.LIMITS, Feature.OFFSET, Feature.OFFSET}
+RESUME = GAPS | {Feature.DOMAINS}
 REPORT_AFTER = 10 * SECOND
 PASS_AFTER = 60 * SECOND
 
@@ -39,7 +39,7 @@ def _move_to(h: Harness, position: int) -> None:
     assert h.store.resume(QUEUE, "d", position=position, now=h.now_or_none), "wanted the position moved"
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def the_first_offset_of_a_domain_is_0(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 1)
@@ -48,7 +48,7 @@ def the_first_offset_of_a_domain_is_0(h: Harness) -> None:
     assert_equal(run_all(h), [0, 1], "the order")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_gap_stops_its_domain(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 0, 1, 3, 4)
@@ -56,7 +56,7 @@ def a_gap_stops_its_domain(h: Harness) -> None:
     assert_equal(h.reserve(9), [], "behind the gap")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def the_missing_offset_runs_at_once_and_lets_its_domain_go_on(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 0, 3, 2)
@@ -65,7 +65,7 @@ def the_missing_offset_runs_at_once_and_lets_its_domain_go_on(h: Harness) -> Non
     assert_equal(run_all(h), [1, 2, 3], "the offsets after the gap was filled")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def shuffled_offsets_run_in_order_without_a_gap(h: Harness) -> None:
     _wait_for_gaps(h)
     ran: list[int | None] = []
@@ -75,7 +75,7 @@ def shuffled_offsets_run_in_order_without_a_gap(h: Harness) -> None:
     assert_equal(ran, [0, 1, 2, 3, 4, 5, 6], "the order")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_gap_stops_only_its_domain(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 1)
@@ -90,7 +90,7 @@ def a_queue_passes_gaps_by_default(h: Harness) -> None:
     assert_equal(run_all(h), [3, 7], "the order")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def jobs_without_an_offset_wait_for_no_gap(h: Harness) -> None:
     _wait_for_gaps(h)
     free = enqueue_at(h, None)[0]
@@ -104,7 +104,7 @@ def jobs_without_an_offset_wait_for_no_gap(h: Harness) -> None:
     assert_equal(h.get(behind).state, "done", "the job without an offset, which ran last")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_dead_offset_leaves_no_gap(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 0, 1)
@@ -112,7 +112,7 @@ def a_dead_offset_leaves_no_gap(h: Harness) -> None:
     assert_equal(run_all(h), [1], "the next offset")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.JOBS, Feature.DOMAINS})
 def a_cancelled_offset_leaves_no_gap(h: Harness) -> None:
     _wait_for_gaps(h)
     jobs = enqueue_at(h, 0, 1, 2)
@@ -120,7 +120,7 @@ def a_cancelled_offset_leaves_no_gap(h: Harness) -> None:
     assert_equal(run_all(h), [2], "the next offset")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_released_offset_leaves_no_gap(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 0, 1)
@@ -128,7 +128,7 @@ def a_released_offset_leaves_no_gap(h: Harness) -> None:
     assert_equal(run_all(h), [0, 1], "the order")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.JOBS, Feature.DOMAINS})
 def a_requeued_offset_behind_a_gap_waits(h: Harness) -> None:
     _wait_for_gaps(h)
     later = enqueue_at(h, 5)[0]
@@ -141,7 +141,7 @@ def a_requeued_offset_behind_a_gap_waits(h: Harness) -> None:
 # Time -----------------------------------------------------------------------------------------------------------------
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_gap_begins_when_a_reserve_finds_it(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 1)
@@ -158,7 +158,7 @@ def a_gap_begins_when_a_reserve_finds_it(h: Harness) -> None:
     assert_equal((info.waits_for, info.waiting_since), (0, found_at), "what the domain waits for, and since when")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_gap_begins_when_the_offset_before_it_ends(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 0, 2)
@@ -173,7 +173,7 @@ def a_gap_begins_when_the_offset_before_it_ends(h: Harness) -> None:
     assert_equal((info.waits_for, info.waiting_since), (1, ended_at), "what the domain waits for, and since when")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def the_next_gap_begins_anew(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 1, 3)
@@ -188,7 +188,7 @@ def the_next_gap_begins_anew(h: Harness) -> None:
     assert_equal((info.waits_for, info.waiting_since), (2, h.now), "what the domain waits for, and since when")
 
 
-@case("L11", "L2", needs=GAPS)
+@case("L11", "L2", needs=GAPS | {Feature.DOMAINS})
 def a_gap_is_overdue_at_its_time(h: Harness) -> None:
     _wait_for_gaps(h, gap_report_after=REPORT_AFTER)
     enqueue_at(h, 1)
@@ -199,7 +199,7 @@ def a_gap_is_overdue_at_its_time(h: Harness) -> None:
     assert_equal(h.reserve(9), [], "reserved: a report passes nothing")
 
 
-@case("L11", "L2", needs=GAPS)
+@case("L11", "L2", needs=GAPS | {Feature.DOMAINS})
 def a_gap_is_passed_at_its_time_by_reserve_alone(h: Harness) -> None:
     _wait_for_gaps(h, gap_pass_after=PASS_AFTER)
     waiting = enqueue_at(h, 5, 7)[0]
@@ -216,7 +216,7 @@ def a_gap_is_passed_at_its_time_by_reserve_alone(h: Harness) -> None:
     assert_equal((info.waits_for, info.waiting_since), (6, h.now), "the next gap")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_gap_that_is_not_seen_by_a_reserve_is_not_passed(h: Harness) -> None:
     _wait_for_gaps(h, gap_pass_after=PASS_AFTER)
     waiting = enqueue_at(h, 5)[0]
@@ -226,7 +226,7 @@ def a_gap_that_is_not_seen_by_a_reserve_is_not_passed(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [waiting], "reserved at the time")
 
 
-@case("L11", "L9", needs=GAPS)
+@case("L11", "L9", needs=GAPS | {Feature.DOMAINS})
 def an_offset_that_arrives_after_its_gap_was_passed_runs_next(h: Harness) -> None:
     _wait_for_gaps(h, gap_pass_after=PASS_AFTER)
     enqueue_at(h, 5, 6)
@@ -242,7 +242,7 @@ def an_offset_that_arrives_after_its_gap_was_passed_runs_next(h: Harness) -> Non
     assert not ask(h, 3).existed, "wanted another late offset to be new"
 
 
-@case("L11", "L1", needs=GAPS)
+@case("L11", "L1", needs=GAPS | {Feature.DOMAINS})
 def a_change_of_the_time_counts_from_the_same_beginning(h: Harness) -> None:
     _wait_for_gaps(h, gap_pass_after=PASS_AFTER)
     waiting = enqueue_at(h, 5)[0]
@@ -261,7 +261,7 @@ def a_change_of_the_time_counts_from_the_same_beginning(h: Harness) -> None:
 # Settings and position ------------------------------------------------------------------------------------------------
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_queue_that_passes_gaps_from_now_on_lets_its_domains_go_on(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 1)
@@ -272,7 +272,7 @@ def a_queue_that_passes_gaps_from_now_on_lets_its_domains_go_on(h: Harness) -> N
     assert_equal([reservation.job.offset for reservation in h.reserve(9)], [1, 5], "reserved")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def a_queue_that_waits_for_gaps_from_now_on_stops_its_domains(h: Harness) -> None:
     enqueue_at(h, 1)
     h.must_settle(Release(h.reserve_one().lease))
@@ -282,7 +282,7 @@ def a_queue_that_waits_for_gaps_from_now_on_stops_its_domains(h: Harness) -> Non
     assert_equal(run_all(h), [0, 1], "the order")
 
 
-@case("L11", needs=GAPS)
+@case("L11", needs=GAPS | {Feature.DOMAINS})
 def offsets_that_ended_before_the_queue_waited_leave_no_gap(h: Harness) -> None:
     end_offsets(h, 0, 1, 2)
     _wait_for_gaps(h)
@@ -367,7 +367,7 @@ def a_domain_can_begin_at_the_largest_offset(h: Harness) -> None:
     assert_equal(_domain(h).position, bounds.MAX_OFFSET, "the position, which has nowhere to go")
 
 
-@case("L11", "L9", needs=GAPS)
+@case("L11", "L9", needs=GAPS | {Feature.DOMAINS})
 def an_offset_that_waits_is_known(h: Harness) -> None:
     _wait_for_gaps(h)
     waiting: JobRecord = h.enqueue_job(domain="d", offset=4)

@@ -17,8 +17,8 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.domain_calls import enqueue_at
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
-HALT = {Feature.DOMAINS, Feature.LIMITS, Feature.HALT}
-HALT_BY_OFFSET = HALT | {Feature.OFFSETS}
+HALT = {Feature.DOMAIN, Feature.LIMITS, Feature.DOMAINS}
+HALT_BY_OFFSET = HALT | {Feature.OFFSET}
 
 
 def _halt_on_exhaustion(h: Harness) -> None:
@@ -92,7 +92,7 @@ def a_release_beyond_its_budget_halts_its_domain(h: Harness) -> None:
     _assert_halted(h, first.job.id)
 
 
-@case("L11", needs=HALT)
+@case("L11", needs=HALT | {Feature.JOBS})
 def a_cancel_does_not_halt_its_domain(h: Harness) -> None:
     first, second = _reserve_first(h)
     h.cancel(first.job.id)
@@ -256,7 +256,7 @@ def a_retried_job_that_fails_again_halts_its_domain_again(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [second], "reserved after the second halt")
 
 
-@case("L11", "L9", needs=HALT)
+@case("L11", "L9", needs=HALT | {Feature.JOBS})
 def requeueing_the_halting_job_is_a_retry(h: Harness) -> None:
     dead, second = _halt(h)
     assert_equal(h.requeue(dead), [True], "requeued")
@@ -267,7 +267,7 @@ def requeueing_the_halting_job_is_a_retry(h: Harness) -> None:
     assert not h.store.resume(QUEUE, "d", now=h.now_or_none), "wanted nothing to resume"
 
 
-@case("L11", needs=HALT)
+@case("L11", needs=HALT | {Feature.JOBS})
 def requeueing_another_job_does_not_end_the_halt(h: Harness) -> None:
     dead, second = _halt(h)
     h.cancel(second)
@@ -277,7 +277,7 @@ def requeueing_another_job_does_not_end_the_halt(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [second], "reserved after the halt")
 
 
-@case("L11", needs=HALT)
+@case("L11", needs=HALT | {Feature.JOBS})
 def purging_the_halting_job_is_a_skip(h: Harness) -> None:
     dead, second = _halt(h)
     assert_equal(h.purge(dead), [True], "purged")
@@ -285,7 +285,7 @@ def purging_the_halting_job_is_a_skip(h: Harness) -> None:
     assert not h.store.resume(QUEUE, "d", ResumeAction.RETRY, now=h.now_or_none), "wanted nothing to resume"
 
 
-@case("L11", needs=HALT)
+@case("L11", needs=HALT | {Feature.JOBS})
 def cancelling_a_job_of_a_halted_domain_does_not_end_the_halt(h: Harness) -> None:
     dead, second = _halt(h)
     third = h.enqueue_job(domain="d").id

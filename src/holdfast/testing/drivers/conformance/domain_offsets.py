@@ -77,7 +77,7 @@ def a_smaller_offset_runs_before_a_head_that_is_retried(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [retried], "the next job")
 
 
-@case("L11", needs=OFFSETS | {Feature.SCHEDULING})
+@case("L11", needs=OFFSETS | {Feature.SCHEDULE})
 def a_smaller_offset_runs_before_a_head_in_backoff(h: Harness) -> None:
     enqueue_at(h, 5)
     h.must_settle(Retry(h.reserve_one().lease, delay=10 * SECOND))
@@ -95,7 +95,7 @@ def a_larger_offset_waits_for_a_head_that_is_retried(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [head], "after the retry")
 
 
-@case("L11", needs=OFFSETS | {Feature.SCHEDULING})
+@case("L11", needs=OFFSETS | {Feature.SCHEDULE})
 def a_scheduled_smaller_offset_blocks_its_domain(h: Harness) -> None:
     enqueue_at(h, 5)
     h.must_settle(Release(h.reserve_one().lease))
@@ -105,7 +105,7 @@ def a_scheduled_smaller_offset_blocks_its_domain(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [late], "reserved when it is due")
 
 
-@case("L11", needs=OFFSETS | {Feature.LIMITS, Feature.KEY_LIMITS})
+@case("L11", needs=OFFSETS | {Feature.LIMITS, Feature.LIMIT_KEY, Feature.JOBS})
 def a_smaller_offset_takes_the_turn_from_a_head_whose_key_is_full(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(key_max_inflight=1))
     running = h.reserve_new_job(limit_key="k")
@@ -132,7 +132,7 @@ def an_offset_that_was_never_seen_is_accepted_and_runs_next_however_late_it_is(h
     assert_equal(h.reserve_ids(9), [late], "reserved")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.JOBS})
 def a_requeued_offset_runs_next(h: Harness) -> None:
     dead = enqueue_at(h, 3, 5, 6)[0]
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))

@@ -71,7 +71,7 @@ def an_offset_that_ended_by_the_expiry_of_its_lease_is_past(h: Harness) -> None:
     assert_past(h, 4, job, "the answer")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.JOBS})
 def cancelled_offsets_are_past(h: Harness) -> None:
     jobs = enqueue_at(h, 4, 5, 7)
     running = h.reserve_one()
@@ -83,7 +83,7 @@ def cancelled_offsets_are_past(h: Harness) -> None:
     assert not ask(h, 6).existed, "wanted the offset between them to be new"
 
 
-@case("L11", "L12", needs=OFFSETS | {Feature.IDEMPOTENCY})
+@case("L11", "L12", needs=OFFSETS | {Feature.KEY})
 def a_known_offset_stores_nothing_and_takes_no_key(h: Harness) -> None:
     end_offsets(h, 4)
     enqueue_at(h, 5)
@@ -94,7 +94,7 @@ def a_known_offset_stores_nothing_and_takes_no_key(h: Harness) -> None:
         h.enqueue_job(idempotency_key=key)
 
 
-@case("L11", "L12", needs=OFFSETS | {Feature.IDEMPOTENCY})
+@case("L11", "L12", needs=OFFSETS | {Feature.KEY})
 def an_id_decides_before_a_key_and_a_key_before_an_offset(h: Harness) -> None:
     by_id = h.enqueue_job().id
     by_key = h.enqueue_job(idempotency_key="k").id
@@ -108,7 +108,7 @@ def an_id_decides_before_a_key_and_a_key_before_an_offset(h: Harness) -> None:
     assert_equal(answers, wanted, "the answers")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.JOBS})
 def an_offset_that_occurs_twice_in_a_batch_is_stored_once(h: Harness) -> None:
     first, again, other, twice = job_at(h, 4), job_at(h, 4, payload=b"2"), job_at(h, 3), job_at(h, 4, queue="other")
     wanted = [
@@ -132,7 +132,7 @@ def a_batch_is_answered_record_by_record(h: Harness) -> None:
     assert_equal([answers[0].id, answers[2].id, answers[3].id], [new.id, free.id, opened], "the ids")
 
 
-@case("L11", "L12", needs=OFFSETS | {Feature.IDEMPOTENCY})
+@case("L11", "L12", needs=OFFSETS | {Feature.KEY})
 def a_batch_arrives_in_its_order_also_behind_a_refused_record(h: Harness) -> None:
     end_offsets(h, 4)
     past = job_at(h, 4, idempotency_key="k")
@@ -163,7 +163,7 @@ def _assert_exact(h: Harness, ended: Sequence[int], highest: int) -> None:
     assert_equal(got, sorted(ended), "the past offsets")
 
 
-@case("L11", "L9", needs=OFFSETS)
+@case("L11", "L9", needs=OFFSETS | {Feature.JOBS})
 def many_offsets_that_ended_in_any_order_are_known_exactly(h: Harness) -> None:
     source = random.Random(18)
     offsets = source.sample(range(1200), 1000)
@@ -174,7 +174,7 @@ def many_offsets_that_ended_in_any_order_are_known_exactly(h: Harness) -> None:
     _assert_exact(h, offsets, 1199)
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.JOBS})
 def offsets_that_ended_one_by_one_are_known_exactly(h: Harness) -> None:
     jobs = dict(zip(range(12), enqueue_at(h, *range(12)), strict=True))
     ended = [5, 7, 6, 0, 11, 2, 1, 9, 3]
@@ -184,7 +184,7 @@ def offsets_that_ended_one_by_one_are_known_exactly(h: Harness) -> None:
     _assert_exact(h, [*ended, 4, 10], 12)
 
 
-@case("L11", "L9", needs=OFFSETS)
+@case("L11", "L9", needs=OFFSETS | {Feature.JOBS})
 def a_past_offset_is_known_after_its_job_is_purged(h: Harness) -> None:
     jobs = enqueue_at(h, 4, 5)
     run_all(h)
@@ -194,7 +194,7 @@ def a_past_offset_is_known_after_its_job_is_purged(h: Harness) -> None:
     assert_equal(h.store.get(job.id), None, "the job")
 
 
-@case("L11", "L9", needs=OFFSETS)
+@case("L11", "L9", needs=OFFSETS | {Feature.JOBS})
 def a_past_offset_is_known_after_its_job_is_trimmed(h: Harness) -> None:
     end_offsets(h, 4)
     h.advance(9 * DAY)
@@ -203,7 +203,7 @@ def a_past_offset_is_known_after_its_job_is_trimmed(h: Harness) -> None:
     assert_equal(h.enqueue(job), [Enqueued(id=job.id, existed=True, past=True)], "the answer")
 
 
-@case("L11", needs=OFFSETS)
+@case("L11", needs=OFFSETS | {Feature.JOBS})
 def a_requeued_offset_is_open_again(h: Harness) -> None:
     job = enqueue_at(h, 4)[0]
     h.cancel(job)

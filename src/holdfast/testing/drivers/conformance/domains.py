@@ -12,7 +12,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
-DOMAINS = {Feature.DOMAINS}
+DOMAINS = {Feature.DOMAIN}
 
 
 def _enqueue_two(h: Harness, **fields: object) -> tuple[str, str]:
@@ -62,7 +62,7 @@ def _arrivals(h: Harness, *job_ids: str) -> list[int]:
     return [found[job_id].arrival for job_id in job_ids]
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def arrivals_are_the_order_in_which_a_domain_runs(h: Harness) -> None:
     jobs = h.job_batch([b"1"] * 3, domain="d")
     h.store.enqueue(jobs, now=h.now_or_none)
@@ -77,7 +77,7 @@ def arrivals_are_the_order_in_which_a_domain_runs(h: Harness) -> None:
     assert_equal(places, sorted(places), "the places after a requeue")
 
 
-@case("L11", needs=DOMAINS | {Feature.PRIORITIES, Feature.SCHEDULING})
+@case("L11", needs=DOMAINS | {Feature.PRIORITY, Feature.SCHEDULE})
 def neither_priority_nor_run_at_changes_the_order_of_a_domain(h: Harness) -> None:
     first = h.enqueue_job(domain="d").id
     second = h.enqueue_job(domain="d", priority=9, run_at=h.now - SECOND).id
@@ -87,7 +87,7 @@ def neither_priority_nor_run_at_changes_the_order_of_a_domain(h: Harness) -> Non
     assert_equal(h.reserve_ids(1), [second], "the next")
 
 
-@case("L11", needs=DOMAINS | {Feature.SCHEDULING})
+@case("L11", needs=DOMAINS | {Feature.SCHEDULE})
 def a_scheduled_head_blocks_its_domain(h: Harness) -> None:
     first, _ = _enqueue_two(h, run_at=h.now + 10)
     assert_equal(h.reserve(5), [], "before the head is due")
@@ -95,7 +95,7 @@ def a_scheduled_head_blocks_its_domain(h: Harness) -> None:
     assert_equal(h.reserve_ids(5), [first], "when it is due")
 
 
-@case("L11", needs=DOMAINS | {Feature.SCHEDULING})
+@case("L11", needs=DOMAINS | {Feature.SCHEDULE})
 def a_head_in_backoff_blocks_its_domain_without_a_lease(h: Harness) -> None:
     first, _ = _enqueue_two(h)
     h.must_settle(Retry(h.reserve_one().lease, delay=10))
@@ -178,14 +178,14 @@ def a_poison_job_passes_the_turn(h: Harness) -> None:
     assert_equal(h.reserve_ids(5), [second], "after the poison")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def cancelling_a_ready_head_passes_the_turn(h: Harness) -> None:
     first, second = _enqueue_two(h)
     h.cancel(first)
     assert_equal(h.reserve_ids(5), [second], "after the cancel")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS, Feature.SCHEDULE})
 def cancelling_a_running_head_passes_the_turn_when_the_head_ends(h: Harness) -> None:
     first, second = _enqueue_two(h)
     reservation = h.reserve_one()
@@ -195,7 +195,7 @@ def cancelling_a_running_head_passes_the_turn_when_the_head_ends(h: Harness) -> 
     assert_equal(h.reserve_ids(5), [second], "after the head has ended")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def cancelling_a_job_in_the_middle_does_not_change_the_head(h: Harness) -> None:
     first, middle, last = (h.enqueue_job(domain="d").id for _ in range(3))
     h.cancel(middle)
@@ -206,7 +206,7 @@ def cancelling_a_job_in_the_middle_does_not_change_the_head(h: Harness) -> None:
     assert_equal(h.reserve_ids(5), [last], "the next")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def cancelling_the_job_behind_a_running_head_does_not_change_the_head(h: Harness) -> None:
     _, second = _enqueue_two(h)
     reservation = h.reserve_one()
@@ -238,7 +238,7 @@ def a_domain_belongs_to_its_space(h: Harness) -> None:
     assert_equal(len(reservations), 1, "jobs reserved in the other space")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def a_requeued_job_goes_to_the_end_of_its_domain(h: Harness) -> None:
     first, second = _enqueue_two(h)
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
@@ -252,7 +252,7 @@ def a_requeued_job_goes_to_the_end_of_its_domain(h: Harness) -> None:
     assert_equal(ran, [second, third, first], "the order")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def a_requeued_job_gets_the_turn_of_an_empty_domain(h: Harness) -> None:
     reservation = h.reserve_new_job(domain="d")
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -260,7 +260,7 @@ def a_requeued_job_gets_the_turn_of_an_empty_domain(h: Harness) -> None:
     assert_equal(h.reserve_ids(5), [reservation.job.id], "the requeued job")
 
 
-@case("L11", needs=DOMAINS)
+@case("L11", needs=DOMAINS | {Feature.JOBS})
 def purging_an_ended_job_does_not_change_its_domain(h: Harness) -> None:
     reservation = h.reserve_new_job(domain="d")
     h.must_settle(Ack(reservation.lease))

@@ -17,6 +17,8 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal, assert
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, WORKER, CaseSkipped, Harness
 
+KEYS_AND_NOTES = {Feature.KEY, Feature.NOTES}
+
 LARGE_BATCH = 600  # jobs; a driver may lease only large batches
 
 
@@ -41,7 +43,7 @@ def large_batch(h: Harness, **fields: Any) -> Sequence[JobRecord]:
     return h.job_batch([b'{"n":%d}' % number for number in numbers], [f"key {number}" for number in numbers], **fields)
 
 
-@case("L3", "L9")
+@case("L3", "L9", needs=KEYS_AND_NOTES)
 def a_large_job_batch_is_leased_in_the_same_transaction(h: Harness) -> None:
     jobs = large_batch(h)
     answers, reservations = enqueue_leased(h, jobs)
@@ -60,7 +62,7 @@ def a_large_job_batch_is_leased_in_the_same_transaction(h: Harness) -> None:
     assert_equal(h.reserve_ids(LARGE_BATCH), [], "jobs left for other workers")
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS, Feature.KEY, Feature.NOTES})
 def a_batch_leased_at_enqueue_has_one_signature_per_job(h: Harness) -> None:
     signatures = [f"k1:v1.{number}" for number in range(LARGE_BATCH)]
     reservations = lease_large_batch(h, signatures=signatures)
@@ -69,7 +71,7 @@ def a_batch_leased_at_enqueue_has_one_signature_per_job(h: Harness) -> None:
     assert_equal([stored[reservation.job.id] for reservation in reservations], signatures, "the stored signatures")
 
 
-@case("L3")
+@case("L3", needs=KEYS_AND_NOTES)
 def a_job_leased_at_enqueue_looks_like_any_other_job_in_flight(h: Harness) -> None:
     reservations = lease_large_batch(h)
     inspection = h.inspect(reservations[0].job.id)
@@ -79,7 +81,7 @@ def a_job_leased_at_enqueue_looks_like_any_other_job_in_flight(h: Harness) -> No
     assert_equal(reservations[0].lease.expires_at, h.now + LEASE, "expires_at of the lease")
 
 
-@case("L4")
+@case("L4", needs=KEYS_AND_NOTES)
 def leases_made_at_enqueue_have_different_tokens_and_growing_fences(h: Harness) -> None:
     before = h.reserve_new_job()
     reservations = lease_large_batch(h)
@@ -91,7 +93,7 @@ def leases_made_at_enqueue_have_different_tokens_and_growing_fences(h: Harness) 
     )
 
 
-@case("L5", "L13")
+@case("L5", "L13", needs={Feature.KEY, Feature.RESULT, Feature.NOTES})
 def leases_made_at_enqueue_are_extended_and_settled_like_any_other_lease(h: Harness) -> None:
     reservations = lease_large_batch(h)
     first, second, *rest = reservations
@@ -110,7 +112,7 @@ def leases_made_at_enqueue_are_extended_and_settled_like_any_other_lease(h: Harn
         assert_equal((row.worker, row.fence, row.attempt), (WORKER, first.lease.fence, 1), "the ledger row")
 
 
-@case("L2", "L7")
+@case("L2", "L7", needs=KEYS_AND_NOTES)
 def a_job_whose_lease_made_at_enqueue_expires_is_reserved_by_others(h: Harness) -> None:
     reservations = lease_large_batch(h)
     h.must_settle(*(Ack(reservation.lease) for reservation in reservations[1:]))
@@ -121,7 +123,7 @@ def a_job_whose_lease_made_at_enqueue_expires_is_reserved_by_others(h: Harness) 
     assert answer is not None, "wanted the first lease refused, got it accepted"
 
 
-@case("L12", needs=[Feature.IDEMPOTENCY])
+@case("L12", needs={Feature.KEY})
 def a_batch_with_a_known_key_is_stored_but_not_leased(h: Harness) -> None:
     h.must_settle(Ack(h.reserve_new_job(payload=b'{"n":7}', idempotency_key="key 7").lease))
     jobs = large_batch(h)
@@ -136,7 +138,7 @@ def a_batch_with_a_known_key_is_stored_but_not_leased(h: Harness) -> None:
     )
 
 
-@case("L6")
+@case("L6", needs={Feature.KEY})
 def a_batch_that_is_enqueued_again_is_not_leased_and_changes_nothing(h: Harness) -> None:
     jobs = large_batch(h)
     enqueue_leased(h, jobs)
@@ -146,7 +148,7 @@ def a_batch_that_is_enqueued_again_is_not_leased_and_changes_nothing(h: Harness)
     assert_equal({answer.existed for answer in answers}, {True}, "whether they existed")
 
 
-@case("L10", needs=[Feature.SCHEDULING])
+@case("L10", needs={Feature.SCHEDULE, Feature.KEY})
 def jobs_that_are_not_due_are_not_leased(h: Harness) -> None:
     _, reservations = enqueue_leased(h, large_batch(h, run_at=h.now + MINUTE))
     assert_equal((reservations, h.reserve_ids()), ([], []), "leases and reserved jobs")
@@ -154,14 +156,14 @@ def jobs_that_are_not_due_are_not_leased(h: Harness) -> None:
     assert_equal(len(h.reserve_ids(LARGE_BATCH)), LARGE_BATCH, "the number of jobs reserved once they are due")
 
 
-@case("L11", needs=[Feature.DOMAINS])
+@case("L11", needs={Feature.DOMAIN, Feature.KEY})
 def jobs_of_a_domain_are_not_leased_out_of_order(h: Harness) -> None:
     jobs = large_batch(h, domain="d")
     _, reservations = enqueue_leased(h, jobs)
     assert_equal((reservations, h.reserve_ids(LARGE_BATCH)), ([], [jobs[0].id]), "leases and reserved jobs")
 
 
-@case("L3", needs=[Feature.LIMITS])
+@case("L3", needs={Feature.LIMITS, Feature.KEY})
 def jobs_of_a_paused_or_limited_queue_are_not_leased(h: Harness) -> None:
     for number, (settings, type_) in enumerate(
         (
@@ -181,7 +183,7 @@ def jobs_of_a_paused_or_limited_queue_are_not_leased(h: Harness) -> None:
         )
 
 
-@case("L9")
+@case("L9", needs={Feature.PRIORITY})
 def a_small_batch_is_stored_even_if_it_is_not_leased(h: Harness) -> None:
     jobs = [h.job(), h.job(priority=3)]
     answers, reservations = enqueue_leased(h, jobs)
@@ -193,7 +195,7 @@ def a_small_batch_is_stored_even_if_it_is_not_leased(h: Harness) -> None:
     assert_equal(enqueue_leased(h, []), ([], []), "the answer to an empty batch")
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS, Feature.KEY})
 def a_batch_with_an_invalid_record_or_lease_is_refused(h: Harness) -> None:
     good = large_batch(h)
     bad = h.job_batch([b"{}"] * LARGE_BATCH, ["same"] * (LARGE_BATCH - 1) + ["\0"])
@@ -205,7 +207,7 @@ def a_batch_with_an_invalid_record_or_lease_is_refused(h: Harness) -> None:
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 
-@case("L7")
+@case("L7", needs=KEYS_AND_NOTES)
 def an_expired_lease_made_at_enqueue_costs_neither_attempt_nor_crash(h: Harness) -> None:
     reservations = lease_large_batch(h)
     h.expire_leases()
@@ -213,7 +215,7 @@ def an_expired_lease_made_at_enqueue_costs_neither_attempt_nor_crash(h: Harness)
     assert_equal((job.state, job.attempts, job.crashes), (State.READY, 0, 0), "state, attempts and crashes")
 
 
-@case("L7")
+@case("L7", needs=KEYS_AND_NOTES)
 def jobs_with_one_attempt_that_are_leased_at_enqueue_have_not_begun(h: Harness) -> None:
     reservations = lease_large_batch(h, max_attempts=1)
     h.expire_leases()

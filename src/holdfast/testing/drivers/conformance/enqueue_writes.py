@@ -8,16 +8,16 @@ from typing import Any
 
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.store import Store
-from holdfast.errors import InvalidInput, Unsupported, WriteRefused
+from holdfast.errors import InvalidInput, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change, Entry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import CaseSkipped, Harness
+from holdfast.testing.drivers.harness import Harness
 
-WRITES = {Feature.REGISTRY, Feature.ENQUEUE_WRITES}
+WRITES = {Feature.REGISTRY, Feature.WRITES}
 KIND = "schedule"
 CALLERS = 4
 
@@ -48,7 +48,7 @@ def _new(*jobs: JobRecord) -> list[Enqueued]:
     return [Enqueued(id=job.id, existed=False) for job in jobs]
 
 
-@case("L12", needs=WRITES | {Feature.CALLER_CLOCK})
+@case("L12", needs=WRITES | {Feature.CALLER_CLOCK, Feature.JOBS, Feature.KEY, Feature.DOMAIN})
 def writes_commit_with_their_jobs(h: Harness) -> None:
     known, removed = _write_row(h, "known"), _write_row(h, "removed")
     jobs = [h.job(), h.job(idempotency_key="k", domain="d")]
@@ -69,7 +69,7 @@ def writes_commit_with_their_jobs(h: Harness) -> None:
     assert changed.version > known.version, f"wanted a new version, got {changed.version}"
 
 
-@case("L12", needs=WRITES)
+@case("L12", needs=WRITES | {Feature.KEY})
 def a_refused_write_stores_no_job_and_no_row(h: Harness) -> None:
     existing = _write_row(h, "there")
     jobs = [h.job(idempotency_key="k"), h.job()]
@@ -82,7 +82,7 @@ def a_refused_write_stores_no_job_and_no_row(h: Harness) -> None:
     assert_equal(h.enqueue(*jobs), _new(*jobs), "the answers of an enqueue with the same ids and key")
 
 
-@case("L12", needs=WRITES)
+@case("L12", needs=WRITES | {Feature.KEY})
 def a_job_whose_key_is_taken_does_not_refuse_the_writes(h: Harness) -> None:
     known = h.enqueue_job(idempotency_key="k")
     new = h.job()
@@ -112,14 +112,14 @@ def a_batch_with_a_repeated_id_makes_its_writes_once(h: Harness) -> None:
     assert_equal(_rows(h), {"key": b"1"}, "the rows")
 
 
-@case("L9", needs=WRITES)
+@case("L9", needs=WRITES | {Feature.JOBS})
 def an_invalid_job_stores_no_row(h: Harness) -> None:
     with assert_raises(InvalidInput):
         _enqueue(h, [h.job(), h.job(max_attempts=0)], _change("key", b"1"))
     assert_equal((_ids(h), _rows(h)), ([], {}), "jobs and rows")
 
 
-@case("L14", needs=WRITES)
+@case("L14", needs=WRITES | {Feature.JOBS})
 def writes_are_bounded_name_every_key_once_and_belong_to_a_job(h: Harness) -> None:
     change, job = _change("key", b"1"), h.job()
     too_many = [_change(f"key-{number}", b"1") for number in range(bounds.MAX_BATCH_ITEMS + 1)]
@@ -137,7 +137,7 @@ def writes_are_bounded_name_every_key_once_and_belong_to_a_job(h: Harness) -> No
     assert_equal(_rows(h), {"key": b"1"}, "the rows of one kind")
 
 
-@case("L12", needs=WRITES)
+@case("L12", needs=WRITES | {Feature.JOBS})
 def many_jobs_and_writes_are_stored_in_one_call(h: Harness) -> None:
     jobs = [h.job() for _ in range(600)]
     writes = [_change(f"key-{number:03}", b"1", version=0) for number in range(600)]
@@ -200,14 +200,3 @@ def callers_with_different_rows_do_not_refuse_each_other(h: Harness) -> None:
     ]
     assert_equal(h.run_concurrently(*calls), [_new(job) for job in jobs], "the answers")
     assert_equal(_rows(h), {job.id: b"1" for job in jobs}, "the rows")
-
-
-@case("L14")
-def writes_with_an_enqueue_are_refused_by_a_driver_that_declines_them_and_no_job_is_stored(h: Harness) -> None:
-    reason = h.capabilities.gaps.get(Feature.ENQUEUE_WRITES)
-    if reason is None:
-        raise CaseSkipped(f"this driver supports {Feature.ENQUEUE_WRITES}")
-    with assert_raises(Unsupported) as caught:
-        _enqueue(h, [h.job()], _change("key", b"1"))
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.ENQUEUE_WRITES, reason), "the attributes of the error")
-    assert_equal(_ids(h), [], "the stored jobs")

@@ -33,7 +33,7 @@ def _fill(h: Harness) -> None:
     h.advance(5 * SECOND)
 
 
-@case("L9", needs={Feature.SCHEDULING, Feature.TYPES})
+@case("L9", needs={Feature.SCHEDULE, Feature.TYPES, Feature.JOBS, Feature.PRIORITY})
 def a_small_space_is_counted_exactly(h: Harness) -> None:
     assert_equal(_estimate(h), [], "the numbers of an empty space")
     _fill(h)
@@ -47,7 +47,7 @@ def a_small_space_is_counted_exactly(h: Harness) -> None:
             assert_equal([row.is_estimate for row in found], [False] * len(found), "whether a number is an estimate")
 
 
-@case("L11", needs={Feature.DOMAINS})
+@case("L11", needs={Feature.DOMAIN, Feature.JOBS})
 def jobs_that_wait_for_their_turn_are_counted(h: Harness) -> None:
     for _ in range(3):
         h.enqueue_job(domain="d")
@@ -56,7 +56,7 @@ def jobs_that_wait_for_their_turn_are_counted(h: Harness) -> None:
     assert_equal((row.ready, row.inflight), (2, 1), "jobs that are ready and in flight")
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS})
 def estimates_refuse_what_counts_refuse(h: Harness) -> None:
     with assert_raises(InvalidInput, "a text as queues"):
         _estimate(h, "q")

@@ -31,7 +31,7 @@ def the_leases_that_a_reserve_without_jobs_ended_are_told(h: Harness) -> None:
     assert_equal([row.job_id for row in h.store.take_expired()], [dead.job.id], "the jobs")
 
 
-@case("L13", needs={Feature.LEDGER})
+@case("L13", needs={Feature.LEDGER, Feature.JOBS})
 def the_leases_of_several_calls_are_told_in_their_order(h: Harness) -> None:
     outage, cancelled = h.reserve_new_job(queue="a"), h.reserve_new_job(queue="b")
     h.cancel(cancelled.job.id)

@@ -235,7 +235,7 @@ def the_attempt_after_a_release_gets_the_checkpoint(h: Harness) -> None:
     assert_equal(h.reserve_one().checkpoint, b"here", "the checkpoint")
 
 
-@case("L9", needs=NOTES)
+@case("L9", needs=NOTES | {Feature.JOBS})
 def the_attempt_after_a_requeue_gets_the_checkpoint(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_extend(reservation.lease, note=Note(checkpoint=b"here"))

@@ -20,13 +20,15 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal, assert
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, Harness
 
+JOBS = {Feature.JOBS}
+
 
 @case("L9")
 def get_and_inspect_find_no_unknown_job(h: Harness) -> None:
     assert_equal((h.store.get("unknown"), h.store.inspect(["unknown"])), (None, {}), "get and inspect")
 
 
-@case("L4")
+@case("L4", needs=JOBS)
 def no_read_shows_a_token(h: Harness) -> None:
     reservation = h.reserve_new_job(name="n")
     h.must_extend(reservation.lease, note=Note(progress=b"1") if h.capabilities.has(Feature.NOTES) else None)
@@ -40,7 +42,7 @@ def no_read_shows_a_token(h: Harness) -> None:
 @case("L9")
 def inspect_returns_each_known_job_of_any_state_once(h: Harness) -> None:
     done, inflight, ready = h.reserve_new_job(), h.reserve_new_job(), h.enqueue_job()
-    h.must_settle(Ack(done.lease, result=b"1"))
+    h.must_settle(Ack(done.lease))
     ids = (ready.id, done.job.id, inflight.job.id)
     found = h.store.inspect([*ids, "unknown", ready.id])
     assert_equal({job_id: one.job for job_id, one in found.items()}, {job_id: h.get(job_id) for job_id in ids}, "jobs")
@@ -54,7 +56,7 @@ def inspect_without_payloads_leaves_out_only_contents(h: Harness) -> None:
     notes = Note(progress=b"1", checkpoint=b"2") if h.capabilities.has(Feature.NOTES) else None
     for one in (done, inflight):
         h.must_extend(one.lease, note=notes)
-    h.must_settle(Ack(done.lease, result=b"1"))
+    h.must_settle(Ack(done.lease))
     ids = [done.job.id, inflight.job.id]
     wanted = {
         job_id: dataclasses.replace(
@@ -89,7 +91,7 @@ def an_ended_job_has_no_lease(h: Harness) -> None:
     assert_equal(inspection.ended_at, h.now, "ended_at")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_returns_jobs_in_the_order_of_their_ids(h: Harness) -> None:
     for job_id in ("b", "a:1", "a.1", "B", "10", "9", "a-1", "a_1"):
         h.enqueue_job(id=job_id)
@@ -97,7 +99,7 @@ def find_returns_jobs_in_the_order_of_their_ids(h: Harness) -> None:
     assert_equal([job.id for job in h.store.find().items], wanted, "the ids")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_returns_every_job_page_by_page(h: Harness) -> None:
     jobs = [h.enqueue_job().id for _ in range(5)]
     pages, cursor = [], None
@@ -109,7 +111,7 @@ def find_returns_every_job_page_by_page(h: Harness) -> None:
     assert_equal(cursor, None, "the cursor at the end")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_returns_the_newest_jobs_first_if_asked(h: Harness) -> None:
     ids = _one_of_each_state(h)
     newest = h.store.find(newest=True)
@@ -120,7 +122,7 @@ def find_returns_the_newest_jobs_first_if_asked(h: Harness) -> None:
     assert_equal([job.id for job in h.store.find(where, newest=True)], wanted, "the ids of a filtered list")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_returns_every_job_page_by_page_the_newest_first(h: Harness) -> None:
     jobs = [h.enqueue_job(name="even" if number % 2 == 0 else "odd").id for number in range(6)]
     jobs.reverse()
@@ -134,7 +136,7 @@ def find_returns_every_job_page_by_page_the_newest_first(h: Harness) -> None:
         assert_equal((found, cursor), (wanted, None), f"the jobs for {where}, and the last cursor")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_last_page_has_no_cursor(h: Harness) -> None:
     h.enqueue_job()
     h.enqueue_job()
@@ -142,7 +144,7 @@ def a_last_page_has_no_cursor(h: Harness) -> None:
     assert_equal(h.store.find(JobFilter(queue="none")).cursor, None, "the cursor of an empty list")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_page_of_large_jobs_is_bounded_by_their_bytes(h: Harness) -> None:
     large, count = FIND_BYTES // 3, 5
     ids = [h.enqueue_job(payload=b'"' + b"x" * large + b'"').id for _ in range(count)]
@@ -156,7 +158,7 @@ def a_page_of_large_jobs_is_bounded_by_their_bytes(h: Harness) -> None:
             assert_equal((pages, cursor), ([wanted[:3], wanted[3:]], None), "the pages, and the last cursor")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def pages_of_a_filtered_list_are_filled_up_to_the_limit(h: Harness) -> None:
     wanted = []
     for number in range(9):
@@ -168,14 +170,14 @@ def pages_of_a_filtered_list_are_filled_up_to_the_limit(h: Harness) -> None:
     assert_equal((len(first.items), second.cursor), (3, None), "the first page and the last cursor")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_returns_jobs_in_every_state(h: Harness) -> None:
     ids = _one_of_each_state(h)
     states = {job.id: job.state for job in h.store.find().items}
     assert_equal(states, {job_id: state for state, job_id in ids.items()}, "the states")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_filters_by_state(h: Harness) -> None:
     ids = _one_of_each_state(h)
     for state, job_id in ids.items():
@@ -185,7 +187,7 @@ def find_filters_by_state(h: Harness) -> None:
     assert_equal([job.id for job in two], sorted([ids[State.DEAD], ids[State.READY]]), "jobs in two states")
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS, Feature.KEY, Feature.DOMAIN})
 def find_combines_all_conditions_of_the_filter(h: Harness) -> None:
     plain = h.enqueue_job()
     special = h.enqueue_job(queue="other", type="kind", domain="d", name="n", idempotency_key="k")
@@ -203,7 +205,7 @@ def find_combines_all_conditions_of_the_filter(h: Harness) -> None:
     assert_equal([job.id for job in both], [plain.id, special.id], "jobs for no condition")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_filters_dead_letters_by_reason(h: Harness) -> None:
     first, second = h.reserve_new_job(), h.reserve_new_job()
     h.must_settle(Fail(first.lease, reason="bad payload"), Fail(second.lease, reason="bad"))
@@ -211,7 +213,7 @@ def find_filters_dead_letters_by_reason(h: Harness) -> None:
     assert_equal([job.id for job in dead_letters], [first.job.id], "dead letters")
 
 
-@case("L2")
+@case("L2", needs=JOBS)
 def find_filters_by_the_instant_of_creation(h: Harness) -> None:
     ids = {at: h.enqueue_job(created_at=at).id for at in (10, 20, 30)}
     for where, wanted in (
@@ -222,14 +224,14 @@ def find_filters_by_the_instant_of_creation(h: Harness) -> None:
         assert_equal([job.id for job in h.store.find(where).items], [ids[at] for at in wanted], f"jobs for {where}")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def find_refuses_invalid_page_sizes(h: Harness) -> None:
     for invalid in (0, -1, 10_001):
         with assert_raises(InvalidInput, f"limit={invalid}"):
             h.store.find(limit=invalid)
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_job_is_open_until_it_has_ended(h: Harness) -> None:
     any_open = [h.store.any_open([QUEUE], [TYPE])]
     h.enqueue_job()
@@ -245,13 +247,13 @@ def a_job_is_open_until_it_has_ended(h: Harness) -> None:
     assert_equal(any_open, [False, True, True, True, False], "any_open for: no job, ready, running, expired, done")
 
 
-@case("L9", needs={Feature.SCHEDULING})
+@case("L9", needs={Feature.SCHEDULE, Feature.JOBS})
 def a_scheduled_job_is_open(h: Harness) -> None:
     h.enqueue_job(run_at=h.now + SECOND)
     assert h.store.any_open([QUEUE], [TYPE]), "wanted the scheduled job to be open"
 
 
-@case("L9", needs={Feature.DOMAINS})
+@case("L9", needs={Feature.DOMAIN, Feature.JOBS})
 def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
     h.enqueue_job(domain="d", type="first")
     h.enqueue_job(domain="d", type="second")
@@ -267,7 +269,7 @@ def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
     )
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def any_open_filters_by_queue_and_type(h: Harness) -> None:
     h.enqueue_job(queue="a", type="x")
     h.reserve_new_job(queue="b", type="y")
@@ -277,13 +279,13 @@ def any_open_filters_by_queue_and_type(h: Harness) -> None:
     assert h.store.any_open(["c", "b", "b"], ["z", "y"]), "wanted one of several queues and types"
 
 
-@case("L9", needs={Feature.SPACES})
+@case("L9", needs={Feature.SPACES, Feature.JOBS})
 def any_open_sees_only_its_own_space(h: Harness) -> None:
     h.enqueue_job()
     assert not h.store.space("other").any_open([QUEUE], [TYPE]), "wanted no open job in another space"
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS, Feature.SCHEDULE})
 def counts_has_one_row_per_queue_and_type_with_one_number_per_state(h: Harness) -> None:
     _one_of_each_state(h)
     h.enqueue_job(run_at=h.now + SECOND)
@@ -298,7 +300,7 @@ def counts_has_one_row_per_queue_and_type_with_one_number_per_state(h: Harness) 
     assert_equal(h.store.counts(now=h.now_or_none), wanted, "counts")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def counts_filters_by_queue(h: Harness) -> None:
     for queue in ("a", "b", "c"):
         h.enqueue_job(queue=queue)
@@ -307,7 +309,7 @@ def counts_filters_by_queue(h: Harness) -> None:
     assert_equal(h.store.counts(["unknown"], now=h.now_or_none), [], "counts of an unknown queue")
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS, Feature.SCHEDULE})
 def counts_filters_by_state(h: Harness) -> None:
     _one_of_each_state(h)
     h.enqueue_job(run_at=h.now + SECOND)
@@ -328,7 +330,7 @@ def counts_filters_by_state(h: Harness) -> None:
         h.store.counts(states=["lost"])  # type: ignore[list-item] # the mistake that is tested
 
 
-@case("L2", needs={Feature.SCHEDULING})
+@case("L2", needs={Feature.SCHEDULE, Feature.JOBS})
 def a_job_counts_as_scheduled_until_it_is_due(h: Harness) -> None:
     h.enqueue_job(run_at=h.now + 10)
     for moved, wanted in ((9, (0, 1)), (1, (1, 0)), (1, (1, 0))):
@@ -337,7 +339,7 @@ def a_job_counts_as_scheduled_until_it_is_due(h: Harness) -> None:
         assert_equal((row.ready, row.scheduled), wanted, "ready and scheduled")
 
 
-@case("L2", needs={Feature.SCHEDULING})
+@case("L2", needs={Feature.SCHEDULE, Feature.JOBS})
 def counts_has_the_age_of_the_oldest_ready_job(h: Harness) -> None:
     ages = []
     h.enqueue_job(run_at=h.now + 10)
@@ -356,14 +358,14 @@ def counts_has_the_age_of_the_oldest_ready_job(h: Harness) -> None:
     assert_equal(row.oldest_ready_age, 8, "the age after a release, which keeps the place in the lane")
 
 
-@case("L9", needs={Feature.SCHEDULING})
+@case("L9", needs={Feature.SCHEDULE, Feature.JOBS})
 def a_job_in_backoff_counts_as_scheduled(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Retry(reservation.lease, delay=SECOND))
     assert_equal(h.store.counts(now=h.now_or_none), [QueueCounts(queue=QUEUE, type=TYPE, scheduled=1)], "counts")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def counts_change_with_every_transition(h: Harness) -> None:
     h.enqueue_job()
     counts = []

@@ -19,21 +19,23 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
+SCHEDULE = {Feature.SCHEDULE}
+
 NOTES = {Feature.NOTES}
 LEDGER = {Feature.LEDGER}
-PRIORITIES = {Feature.PRIORITIES}
+PRIORITIES = {Feature.PRIORITY}
 
 
 # Prefetched jobs ------------------------------------------------------------------------------------------------
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def a_prefetched_job_counts_its_attempt_like_any_other(h: Harness) -> None:
     h.enqueue_job()
     assert_equal(h.reserve_one(prefetch=True).job.attempts, 1, "attempts")
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def an_expired_lease_of_a_prefetched_job_costs_neither_attempt_nor_crash(h: Harness) -> None:
     job = h.enqueue_job()
     reservation = h.reserve_one(prefetch=True)
@@ -42,7 +44,7 @@ def an_expired_lease_of_a_prefetched_job_costs_neither_attempt_nor_crash(h: Harn
     assert_equal(h.inspect(job.id).available_at, reservation.lease.expires_at, "available_at")
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def a_job_can_be_prefetched_with_one_attempt_left_and_is_not_dead_when_its_lease_expires(h: Harness) -> None:
     job = h.enqueue_job(max_attempts=1, max_crashes=1)
     h.reserve_one(prefetch=True)
@@ -50,7 +52,7 @@ def a_job_can_be_prefetched_with_one_attempt_left_and_is_not_dead_when_its_lease
     assert_equal((h.state(job.id), h.get(job.id).attempts), (State.READY, 0), "state and attempts")
 
 
-@case("L7", "L13", needs=LEDGER)
+@case("L7", "L13", needs=LEDGER | {Feature.NOTES})
 def the_ledger_tells_that_a_prefetched_job_had_not_begun(h: Harness) -> None:
     h.enqueue_job()
     h.reserve_one(prefetch=True)
@@ -87,7 +89,7 @@ def an_extend_without_a_start_leaves_a_prefetched_job_not_begun(h: Harness) -> N
     assert_equal((h.get(job.id).attempts, h.get(job.id).crashes), (0, 0), "attempts and crashes")
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def a_job_that_was_prefetched_once_counts_again_when_it_is_reserved_without_prefetch(h: Harness) -> None:
     job = h.enqueue_job()
     h.must_settle(Release(h.reserve_one(prefetch=True).lease))
@@ -96,7 +98,7 @@ def a_job_that_was_prefetched_once_counts_again_when_it_is_reserved_without_pref
     assert_equal((h.get(job.id).attempts, h.get(job.id).crashes), (1, 1), "attempts and crashes")
 
 
-@case("L7")
+@case("L7", needs={Feature.JOBS, Feature.NOTES})
 def a_cancelled_job_that_had_not_begun_gets_its_attempt_back(h: Harness) -> None:
     job = h.enqueue_job()
     h.reserve_one(prefetch=True)
@@ -153,7 +155,7 @@ def a_job_that_crashed_is_isolated_until_an_attempt_ends_without_a_crash(h: Harn
     assert_isolated(h.reserve_one(), is_isolated=False)
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def a_job_whose_lease_expired_before_it_had_begun_is_isolated(h: Harness) -> None:
     h.enqueue_job()
     h.reserve_one(prefetch=True)
@@ -167,7 +169,7 @@ def a_job_whose_lease_expired_before_it_had_begun_is_isolated(h: Harness) -> Non
     assert_isolated(h.reserve_one(), is_isolated=False)
 
 
-@case("L7", "L9")
+@case("L7", "L9", needs={Feature.JOBS, Feature.NOTES})
 def a_requeued_job_is_not_isolated(h: Harness) -> None:
     job = h.enqueue_job(max_attempts=3)
     h.reserve_one(prefetch=True)
@@ -180,7 +182,7 @@ def a_requeued_job_is_not_isolated(h: Harness) -> None:
 # What reserve does with isolated jobs ---------------------------------------------------------------------------
 
 
-@case("L7")
+@case("L7", needs=SCHEDULE)
 def without_isolation_isolated_jobs_are_returned_like_others(h: Harness) -> None:
     second = enqueue_isolated(h, delay=2)
     isolated, other = isolated_and_other(h)
@@ -195,7 +197,7 @@ def an_isolated_job_that_comes_first_is_returned_alone(h: Harness) -> None:
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [other], "the second answer")
 
 
-@case("L7")
+@case("L7", needs=SCHEDULE)
 def two_isolated_jobs_are_never_in_one_answer(h: Harness) -> None:
     second = enqueue_isolated(h, delay=1)
     first = enqueue_isolated(h)
@@ -204,7 +206,7 @@ def two_isolated_jobs_are_never_in_one_answer(h: Harness) -> None:
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [second], "the second answer")
 
 
-@case("L7", "L10")
+@case("L7", "L10", needs=SCHEDULE)
 def jobs_before_an_isolated_one_are_returned_without_it(h: Harness) -> None:
     isolated = enqueue_isolated(h, delay=1)
     first, second = h.enqueue_job(), h.enqueue_job()
@@ -215,7 +217,7 @@ def jobs_before_an_isolated_one_are_returned_without_it(h: Harness) -> None:
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [last], "the third answer")
 
 
-@case("L7", "L10")
+@case("L7", "L10", needs=SCHEDULE)
 def jobs_of_other_lanes_behind_an_isolated_one_wait_for_it(h: Harness) -> None:
     isolated = enqueue_isolated(h, delay=1, type="a")
     before = h.enqueue_job(type="b")
@@ -267,7 +269,7 @@ def an_isolated_job_of_a_paused_queue_stops_nobody(h: Harness) -> None:
     assert_equal(h.reserve_ids(10, queues=queues, isolation=Isolation.STOP), [other.id], "the answer")
 
 
-@case("L7", "L11", needs={Feature.OFFSETS, Feature.TYPES})
+@case("L7", "L11", needs={Feature.OFFSET, Feature.TYPES, Feature.DOMAIN})
 def an_isolated_job_that_waits_for_its_domain_stops_nobody(h: Harness) -> None:
     """It waits behind an earlier offset that came late, in a lane behind that of a job that can run."""
     enqueue_isolated(h, domain="d", offset=5, type="b")
@@ -280,7 +282,7 @@ def an_isolated_job_that_waits_for_its_domain_stops_nobody(h: Harness) -> None:
         h.must_settle(*[Release(reservation.lease) for reservation in reserved])
 
 
-@case("L7", "L11", needs={Feature.OFFSETS})
+@case("L7", "L11", needs={Feature.OFFSET, Feature.SCHEDULE, Feature.DOMAIN})
 def an_isolated_job_that_waits_for_its_domain_is_not_returned_instead_of_one_behind_it(h: Harness) -> None:
     isolated = enqueue_isolated(h, delay=1)
     enqueue_isolated(h, domain="d", offset=5)
@@ -290,7 +292,7 @@ def an_isolated_job_that_waits_for_its_domain_is_not_returned_instead_of_one_beh
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated], "the answer")
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def an_isolated_job_is_never_prefetched(h: Harness) -> None:
     isolated = enqueue_isolated(h)
     assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE, prefetch=True), [isolated], "the answer")
@@ -363,7 +365,7 @@ def only_the_crash_of_the_reported_lease_is_taken_back(h: Harness) -> None:
     assert_equal(h.get(reservation.job.id).crashes, 2, "crashes")
 
 
-@case("L7")
+@case("L7", needs={Feature.NOTES})
 def an_expiry_that_counted_no_crash_has_none_to_take_back(h: Harness) -> None:
     job = h.enqueue_job(max_crashes=9)
     h.reserve_one()
@@ -407,7 +409,7 @@ def a_dead_job_stays_dead_after_the_report_of_an_outage(h: Harness) -> None:
     assert_equal(h.get(reservation.job.id).dead_reason, transition.POISON, "the reason")
 
 
-@case("L7", "L9")
+@case("L7", "L9", needs={Feature.JOBS})
 def a_requeued_job_has_no_crash_to_take_back(h: Harness) -> None:
     reservation = h.reserve_new_job(max_crashes=1)
     h.expire_leases()
@@ -417,7 +419,7 @@ def a_requeued_job_has_no_crash_to_take_back(h: Harness) -> None:
     assert_equal(h.get(reservation.job.id), requeued, "the job")
 
 
-@case("L7", needs={Feature.DOMAINS})
+@case("L7", needs={Feature.DOMAIN})
 def an_outage_that_ends_a_job_passes_the_turn_of_its_domain(h: Harness) -> None:
     reservation = h.reserve_new_job(domain="d", max_attempts=1)
     following = h.enqueue_job(domain="d")

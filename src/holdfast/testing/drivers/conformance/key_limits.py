@@ -19,7 +19,7 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.isolation import enqueue_isolated
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
-KEY_LIMITS = {Feature.LIMITS, Feature.KEY_LIMITS}
+KEY_LIMITS = {Feature.LIMITS, Feature.LIMIT_KEY}
 BACKLOG = 12_000  # jobs: more than one reserve may set aside
 
 
@@ -44,7 +44,7 @@ def reserve_some(h: Harness, count: int, *, limit: int = 9, **options: Any) -> l
 # Storing keys and limits ---------------------------------------------------------------------------------------------
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS, Feature.LIMIT_KEY})
 def a_limit_key_is_stored_with_its_job(h: Harness) -> None:
     [job] = fill(h, "host äöü/1", 1)
     record = h.store.get(job)
@@ -57,7 +57,7 @@ def a_limit_key_is_stored_with_its_job(h: Harness) -> None:
     assert_equal(h.reserve_one().job.limit_key, "host äöü/1", "the key of the requeued job")
 
 
-@case("L9")
+@case("L9", needs={Feature.LIMIT_KEY})
 def the_jobs_of_a_batch_have_their_own_limit_keys_or_that_of_the_template(h: Harness) -> None:
     for count in (3, 700):  # a few, and so many that a driver may store them in another way
         own = h.job_batch([b"1"] * count, limit_keys=["a", None] + ["b"] * (count - 2), queue=f"own-{count}")
@@ -68,7 +68,7 @@ def the_jobs_of_a_batch_have_their_own_limit_keys_or_that_of_the_template(h: Har
             assert_equal(keys, {job.id: job.limit_key for job in batch}, "the keys")
 
 
-@case("L9")
+@case("L9", needs={Feature.LIMIT_KEY})
 def a_limit_key_without_limits_limits_nothing(h: Harness) -> None:
     jobs = fill(h, "a", 5)
     assert_equal(h.reserve_ids(5), jobs, "reserved")
@@ -114,7 +114,7 @@ def many_keys_share_one_reserve(h: Harness) -> None:
         h.must_settle(*[Ack(one.lease) for one in reservations])
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.JOBS})
 def every_ending_returns_the_place_of_a_key(h: Harness) -> None:
     configure_keys(h, max_inflight=1)
     fill(h, "a", 9)
@@ -168,7 +168,7 @@ def a_job_that_waited_for_its_key_comes_before_jobs_that_are_newer(h: Harness) -
     assert_equal(h.reserve_ids(2), [second, other], "reserved: the older job is first")
 
 
-@case("L3", "L10", needs=KEY_LIMITS | {Feature.PRIORITIES})
+@case("L3", "L10", needs=KEY_LIMITS | {Feature.PRIORITY})
 def the_place_of_a_key_goes_to_the_highest_priority(h: Harness) -> None:
     configure_keys(h, max_inflight=1)
     low = fill(h, "a", 2)
@@ -224,7 +224,7 @@ def key_limits_apply_beside_the_limits_of_queue_and_type(h: Harness) -> None:
     assert_equal(h.reserve_ids(10), [free], "reserved within the limit of the queue")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def key_limits_work_with_isolation_and_max_bytes(h: Harness) -> None:
     second = enqueue_isolated(h, limit_key="a", delay=1)
     first = enqueue_isolated(h, limit_key="a")
@@ -240,7 +240,7 @@ def key_limits_work_with_isolation_and_max_bytes(h: Harness) -> None:
     assert_equal(h.reserve_ids(5, isolation=Isolation.ALONE), [second], "the second isolated job")
 
 
-@case("L3", "L11", needs=KEY_LIMITS | {Feature.DOMAINS})
+@case("L3", "L11", needs=KEY_LIMITS | {Feature.DOMAIN})
 def the_head_of_a_domain_waits_for_its_key_and_the_domain_for_its_head(h: Harness) -> None:
     configure_keys(h, max_inflight=1)
     [full] = fill(h, "a", 1)

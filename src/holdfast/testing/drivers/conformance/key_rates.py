@@ -75,7 +75,7 @@ def a_rate_and_max_inflight_of_a_key_apply_together(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), jobs[3:5], "reserved after five seconds: no more than max_inflight")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.JOBS})
 def the_rate_of_a_key_is_not_refunded_and_survives_trim(h: Harness) -> None:
     configure_keys(h, rate=0.1, burst=1)
     jobs = fill(h, "a", 3)
@@ -103,7 +103,7 @@ def a_raised_rate_of_keys_applies_at_once(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), jobs[3:], "reserved without a rate")
 
 
-@case("L3", "L2", needs=KEY_LIMITS)
+@case("L3", "L2", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def a_held_key_is_not_reserved_before_the_retry_is_due(h: Harness) -> None:
     for fields in ({"delay": MINUTE}, {"run_at": h.now + 2 * MINUTE}):
         queue_jobs = fill(h, "a", 2)
@@ -120,7 +120,7 @@ def a_held_key_is_not_reserved_before_the_retry_is_due(h: Harness) -> None:
         h.must_settle(*[Ack(reservation.lease) for reservation in reservations])
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def a_hold_works_beside_key_limits(h: Harness) -> None:
     configure_keys(h, max_inflight=2, rate=10)
     jobs = fill(h, "a", 5)
@@ -132,7 +132,7 @@ def a_hold_works_beside_key_limits(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), jobs[2:4], "reserved after the hold, within the limit")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def the_longer_of_two_holds_applies(h: Harness) -> None:
     jobs = fill(h, "a", 3)
     first, second = reserve_some(h, 2, limit=2)
@@ -144,7 +144,7 @@ def the_longer_of_two_holds_applies(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [jobs[2], jobs[1], jobs[0]], "reserved after the longer hold")
 
 
-@case("L3", "L6", needs=KEY_LIMITS)
+@case("L3", "L6", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def a_refused_or_repeated_retry_holds_no_key(h: Harness) -> None:
     fill(h, "a", 1)
     stale = h.reserve_one()
@@ -157,7 +157,7 @@ def a_refused_or_repeated_retry_holds_no_key(h: Harness) -> None:
     assert_equal(len(h.reserve()), 1, "jobs reserved after the first hold")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def a_retry_that_makes_the_job_dead_holds_its_key_too(h: Harness) -> None:
     last = h.enqueue_job(limit_key="a", max_attempts=1)
     [other] = fill(h, "a", 1)
@@ -168,7 +168,7 @@ def a_retry_that_makes_the_job_dead_holds_its_key_too(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), [other], "reserved after the hold")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def a_hold_touches_no_other_queue_and_needs_a_key(h: Harness) -> None:
     [first, second] = fill(h, None, 2)
     [other] = fill(h, "a", 1, queue="other")
@@ -179,7 +179,7 @@ def a_hold_touches_no_other_queue_and_needs_a_key(h: Harness) -> None:
     assert_equal(h.reserve_ids(9, queues=[QUEUE, "other"]), [other], "reserved from the other queue")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def configure_of_key_limits_ends_the_holds_of_the_queue(h: Harness) -> None:
     jobs = fill(h, "a", 2)
     _hold(h, delay=HOUR)
@@ -190,7 +190,7 @@ def configure_of_key_limits_ends_the_holds_of_the_queue(h: Harness) -> None:
     assert_equal(h.reserve_ids(9), jobs[1:], "reserved after the hold was ended")
 
 
-@case("L3", needs=KEY_LIMITS | {Feature.SPACES})
+@case("L3", needs=KEY_LIMITS | {Feature.SPACES, Feature.SCHEDULE})
 def the_keys_of_a_space_are_its_own(h: Harness) -> None:
     other = h.open_other_space()
     other.configure(QUEUE, QueueSettings(key_rate=1))

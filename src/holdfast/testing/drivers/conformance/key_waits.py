@@ -31,7 +31,7 @@ def _wait_for_key(h: Harness, count: int = 2) -> tuple[Reservation, list[str]]:
     return running, jobs[1:]
 
 
-@case("L9", needs=KEY_LIMITS)
+@case("L9", needs=KEY_LIMITS | {Feature.JOBS})
 def a_job_that_waits_for_its_key_is_shown_as_ready_since_it_was_due(h: Harness) -> None:
     since = h.now
     _, [waiting] = _wait_for_key(h)
@@ -46,7 +46,7 @@ def a_job_that_waits_for_its_key_is_shown_as_ready_since_it_was_due(h: Harness) 
     assert h.store.any_open([QUEUE], [TYPE]), "wanted an open job"
 
 
-@case("L9", "L13", needs=KEY_LIMITS | {Feature.LEDGER})
+@case("L9", "L13", needs=KEY_LIMITS | {Feature.LEDGER, Feature.JOBS})
 def the_ledger_says_since_when_a_job_was_due_that_waited_for_its_key(h: Harness) -> None:
     since = h.now
     running, [second, third] = _wait_for_key(h, 3)
@@ -60,7 +60,7 @@ def the_ledger_says_since_when_a_job_was_due_that_waited_for_its_key(h: Harness)
     assert_equal(h.inspect(third).available_at, since, "available_at of the cancelled job")
 
 
-@case("L9", "L10", needs=KEY_LIMITS)
+@case("L9", "L10", needs=KEY_LIMITS | {Feature.JOBS})
 def a_job_that_waits_for_its_key_can_be_cancelled_and_requeued(h: Harness) -> None:
     running, [second, third, fourth] = _wait_for_key(h, 4)
     assert_equal(h.cancel(second), [State.CANCELLED], "the cancel")
@@ -73,7 +73,7 @@ def a_job_that_waits_for_its_key_can_be_cancelled_and_requeued(h: Harness) -> No
         h.must_settle(Ack(reservation.lease))
 
 
-@case("L3", "L9", needs=KEY_LIMITS)
+@case("L3", "L9", needs=KEY_LIMITS | {Feature.JOBS})
 def a_cancel_of_the_next_job_of_a_key_lets_the_one_behind_it_run(h: Harness) -> None:
     running, [second, third] = _wait_for_key(h, 3)
     h.must_settle(Ack(running.lease))
@@ -82,7 +82,7 @@ def a_cancel_of_the_next_job_of_a_key_lets_the_one_behind_it_run(h: Harness) -> 
     assert_equal(h.reserve_ids(5), [third], "reserved")
 
 
-@case("L3", "L9", needs=KEY_LIMITS)
+@case("L3", "L9", needs=KEY_LIMITS | {Feature.JOBS})
 def a_cancel_of_a_job_that_the_last_reserve_left_lets_the_one_behind_it_run(h: Harness) -> None:
     configure_keys(h, max_inflight=2)
     jobs = fill(h, "a", 6)
@@ -162,7 +162,7 @@ def threads_that_reserve_and_settle_at_once_leave_no_job_of_a_key_behind(h: Harn
     assert_equal(sorted(done), [job.id for job in jobs], "the jobs that ran, each once")
 
 
-@case("L3", needs=KEY_LIMITS)
+@case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def wait_returns_when_the_rate_or_the_hold_of_a_key_allows_the_next_job(h: Harness) -> None:
     store = h.open_with_store_clock()
     store.configure(QUEUE, QueueSettings(key_rate=2, key_burst=1))

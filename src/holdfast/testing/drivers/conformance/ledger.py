@@ -57,7 +57,7 @@ def a_new_space_has_an_empty_ledger(h: Harness) -> None:
     assert_equal(h.ledger(), [], "the ledger before anything has ended")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def the_cursor_of_the_ledger_end_returns_only_later_rows(h: Harness) -> None:
     store = h.store
     first, second = _reserve_job(h), _reserve_job(h, domain="other")
@@ -69,7 +69,7 @@ def the_cursor_of_the_ledger_end_returns_only_later_rows(h: Harness) -> None:
     assert_equal([row.job_id for row in store.ledger(end)], [second.job.id], "rows written after the end")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def an_ack_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Ack(reservation.lease, started_at=h.now - 5, detail="fine ü"))
@@ -77,7 +77,7 @@ def an_ack_writes_its_row(h: Harness) -> None:
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.SCHEDULE, Feature.DOMAIN})
 def a_retry_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Retry(reservation.lease, delay=SECOND, error="boom", started_at=h.now - 5, detail="slow"))
@@ -87,7 +87,7 @@ def a_retry_writes_its_row(h: Harness) -> None:
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def a_retry_of_the_last_attempt_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h, max_attempts=1)
     h.must_settle(Retry(reservation.lease, error="boom"))
@@ -96,7 +96,7 @@ def a_retry_of_the_last_attempt_writes_its_row(h: Harness) -> None:
     )
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def a_fail_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Fail(reservation.lease, reason="no", error="boom", detail="gave up"))
@@ -104,7 +104,7 @@ def a_fail_writes_its_row(h: Harness) -> None:
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def a_release_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Release(reservation.lease, detail="shutdown"))
@@ -112,7 +112,7 @@ def a_release_writes_its_row(h: Harness) -> None:
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def an_expired_lease_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.advance(LEASE)
@@ -120,7 +120,7 @@ def an_expired_lease_writes_its_row(h: Harness) -> None:
     assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
 
 
-@case("L13", "L3", needs=LEDGER)
+@case("L13", "L3", needs=LEDGER | {Feature.DOMAIN})
 def a_lease_that_reserve_ended_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h, max_attempts=1)
     h.advance(LEASE)
@@ -128,14 +128,14 @@ def a_lease_that_reserve_ended_writes_its_row(h: Harness) -> None:
     assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.DEAD)], "the ledger")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def a_lease_reaped_from_a_dead_worker_writes_its_row(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.reap(worker=WORKER)
     assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.DOMAIN})
 def the_row_of_a_later_attempt_has_its_own_values(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Retry(reservation.lease))
@@ -158,7 +158,7 @@ def the_row_of_a_later_attempt_has_its_own_values(h: Harness) -> None:
     assert_equal(wanted.attempt, 2, "its attempt")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.JOBS, Feature.DOMAIN})
 def a_cancel_of_a_ready_job_writes_a_row_without_a_lease(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Release(reservation.lease))
@@ -176,7 +176,7 @@ def a_cancel_of_a_ready_job_writes_a_row_without_a_lease(h: Harness) -> None:
     assert_equal(h.ledger()[1:], [wanted], "the row of the cancel")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.JOBS, Feature.DOMAIN})
 def a_requeue_writes_a_row_without_a_lease(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -188,7 +188,7 @@ def a_requeue_writes_a_row_without_a_lease(h: Harness) -> None:
     assert_equal(h.ledger()[1:], [wanted], "the row of the requeue")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.JOBS, Feature.DOMAIN})
 def a_purge_writes_a_row_without_a_lease_and_without_a_state(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Ack(reservation.lease))
@@ -198,7 +198,7 @@ def a_purge_writes_a_row_without_a_lease_and_without_a_state(h: Harness) -> None
     assert_equal(h.ledger()[1:], [wanted], "the row of the purge")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.JOBS, Feature.DOMAIN})
 def a_requeue_keeps_enqueued_at(h: Harness) -> None:
     reservation = _reserve_job(h)
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -325,7 +325,7 @@ def the_ledger_is_read_backwards_without_gaps(h: Harness) -> None:
     assert_equal([page for page in pages if page], [rows[3:], rows[1:3], rows[:1]], "the pages")
 
 
-@case("L13", needs=LEDGER)
+@case("L13", needs=LEDGER | {Feature.JOBS})
 def the_tail_of_a_trimmed_ledger_has_the_rows_that_are_left(h: Harness) -> None:
     h.must_settle(Ack(h.reserve_new_job().lease))
     first = h.store.ledger_end()

@@ -15,7 +15,7 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import CaseSkipped, Harness
 
 LEDGER = {Feature.LEDGER}
-READERS = {Feature.LEDGER, Feature.REGISTRY}
+READERS = {Feature.LEDGER, Feature.REGISTRY, Feature.JOBS}
 
 
 def _finish_job(h: Harness) -> str:

@@ -49,7 +49,7 @@ def the_limit_of_jobs_applies_with_a_budget(h: Harness) -> None:
     assert_equal(h.reserve_ids(2, max_bytes=100), ids[:2], "the answer")
 
 
-@case("L3", "L10", needs={Feature.PRIORITIES})
+@case("L3", "L10", needs={Feature.PRIORITY})
 def the_budget_is_spent_in_the_order_of_the_jobs(h: Harness) -> None:
     low = h.enqueue_job(payload=b"1" * 10)
     high = h.enqueue_job(payload=b"1" * 10, priority=9, type="other")

@@ -9,10 +9,10 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
-SCHEDULING = {Feature.SCHEDULING}
+SCHEDULING = {Feature.SCHEDULE}
 
 
-@case("L10", needs={Feature.PRIORITIES})
+@case("L10", needs={Feature.PRIORITY})
 def priority_9_is_reserved_first_and_0_last(h: Harness) -> None:
     jobs = {priority: h.enqueue_job(priority=priority).id for priority in (0, 5, 9, 1, 8, 3)}
     assert_equal(h.reserve_ids(10), [jobs[priority] for priority in (9, 8, 5, 3, 1, 0)], "the order")
@@ -35,7 +35,7 @@ def jobs_of_one_instant_are_reserved_in_the_order_of_arrival(h: Harness) -> None
     assert_equal(h.reserve_ids(10), ["d", "a", "c", "b"], "the order")
 
 
-@case("L10")
+@case("L10", needs={Feature.PRIORITY, Feature.SCHEDULE})
 def single_reserves_and_a_batch_have_the_same_order(h: Harness) -> None:
     for queue in ("one", "batch"):
         for priority, run_at in ((0, None), (3, h.now - 5), (3, None), (9, None), (0, h.now - 9)):
@@ -62,7 +62,7 @@ def a_run_at_in_the_past_is_reserved_before_jobs_enqueued_now(h: Harness) -> Non
     assert_equal(h.reserve_ids(10), [older, first], "the order")
 
 
-@case("L10", needs=SCHEDULING)
+@case("L10", needs=SCHEDULING | {Feature.PRIORITY})
 def scheduled_jobs_do_not_block_jobs_that_are_due(h: Harness) -> None:
     for _ in range(20):
         h.enqueue_job(priority=9, run_at=h.now + SECOND)
@@ -71,7 +71,7 @@ def scheduled_jobs_do_not_block_jobs_that_are_due(h: Harness) -> None:
     assert_equal(h.reserve_ids(10), [due], "the job that is due")
 
 
-@case("L10", needs={Feature.TYPES})
+@case("L10", needs={Feature.TYPES, Feature.PRIORITY})
 def jobs_of_other_types_do_not_block_the_requested_types(h: Harness) -> None:
     for _ in range(20):
         h.enqueue_job(type="unknown", priority=9)
@@ -97,7 +97,7 @@ def the_limit_applies_to_the_order_across_all_queues(h: Harness) -> None:
     assert_equal(h.reserve_ids(3, queues=["a", "b"]), jobs[:3], "the first three")
 
 
-@case("L10", needs={Feature.PRIORITIES})
+@case("L10", needs={Feature.PRIORITY})
 def priority_applies_across_all_requested_queues(h: Harness) -> None:
     low, high = h.enqueue_job(queue="a", priority=1).id, h.enqueue_job(queue="b", priority=2).id
     assert_equal(h.reserve_ids(10, queues=["a", "b"]), [high, low], "the order across two queues")
@@ -180,7 +180,7 @@ def a_job_reaped_from_a_dead_worker_is_ordered_by_the_instant_of_the_reap(h: Har
     assert_equal(h.inspect(reservation.job.id).available_at, h.now, "available_at")
 
 
-@case("L10", "L9")
+@case("L10", "L9", needs={Feature.JOBS})
 def a_requeued_job_goes_to_the_end_of_the_queue(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -191,7 +191,7 @@ def a_requeued_job_goes_to_the_end_of_the_queue(h: Harness) -> None:
     assert_equal(h.reserve_ids(10), [waiting, reservation.job.id], "the order")
 
 
-@case("L10", needs={Feature.PRIORITIES})
+@case("L10", needs={Feature.PRIORITY})
 def a_job_whose_lease_expired_keeps_its_priority(h: Harness) -> None:
     reservation = h.reserve_new_job(priority=5)
     waiting = h.enqueue_job(priority=4).id
@@ -199,7 +199,7 @@ def a_job_whose_lease_expired_keeps_its_priority(h: Harness) -> None:
     assert_equal(h.reserve_ids(10), [reservation.job.id, waiting], "the order")
 
 
-@case("L10", needs={Feature.PRIORITIES, Feature.SCHEDULING})
+@case("L10", needs={Feature.PRIORITY, Feature.SCHEDULE})
 def a_scheduled_job_of_high_priority_is_reserved_first_once_it_is_due(h: Harness) -> None:
     high = h.enqueue_job(priority=9, run_at=h.now + 10).id
     low = h.enqueue_job().id

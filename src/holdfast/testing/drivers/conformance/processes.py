@@ -102,7 +102,7 @@ def processes_that_drain_one_queue_get_each_job_once(h: Harness) -> None:
         assert_equal(len(h.ledger()), len(jobs), "rows of the ledger")
 
 
-@case("L12", needs=PROCESSES | {Feature.IDEMPOTENCY})
+@case("L12", needs=PROCESSES | {Feature.KEY})
 def processes_that_enqueue_one_key_make_one_job(h: Harness) -> None:
     answers = _run_in_processes(h, _enqueue)
     for key, answers_of_key in enumerate(zip(*answers, strict=True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.settlement import Ack, Fail
@@ -9,8 +10,10 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import Harness
 
+JOBS = {Feature.JOBS}
 
-@case("L9")
+
+@case("L9", needs=JOBS)
 def ended_jobs_are_removed(h: Harness) -> None:
     done, dead, cancelled = h.reserve_new_job(), h.reserve_new_job(), h.enqueue_job()
     h.must_settle(Ack(done.lease), Fail(dead.lease, reason="no"))
@@ -22,7 +25,7 @@ def ended_jobs_are_removed(h: Harness) -> None:
     assert_equal(h.requeue(*ids), [False] * 3, "requeued")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def ready_running_and_unknown_jobs_are_not_purged(h: Harness) -> None:
     running, waiting = h.reserve_new_job(), h.enqueue_job()
     with h.assert_unchanged():
@@ -30,14 +33,14 @@ def ready_running_and_unknown_jobs_are_not_purged(h: Harness) -> None:
     h.must_settle(Ack(running.lease))
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_job_that_appears_twice_in_a_purge_batch_is_purged_once(h: Harness) -> None:
     job = h.enqueue_job()
     h.cancel(job.id)
     assert_equal(h.purge(job.id, job.id), [True, False], "the answers")
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def the_id_of_a_purged_job_can_be_enqueued_again(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Ack(reservation.lease))
@@ -51,6 +54,6 @@ def the_id_of_a_purged_job_can_be_enqueued_again(h: Harness) -> None:
     assert_equal(h.state(again.job.id), State.DONE, "the state")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def an_empty_purge_returns_an_empty_list(h: Harness) -> None:
     assert_equal(h.purge(), [], "the answers")

@@ -55,7 +55,7 @@ def reap_ends_only_expired_leases(h: Harness) -> None:
     h.must_settle(Ack(long.lease))
 
 
-@case("L7")
+@case("L7", needs={Feature.JOBS})
 def reap_does_not_change_ready_and_ended_jobs(h: Harness) -> None:
     h.enqueue_job(queue="other")
     for make in SETTLEMENTS.values():

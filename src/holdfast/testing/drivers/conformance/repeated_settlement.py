@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import DAY, HOUR, SECOND
+from holdfast.drivers.capabilities import Feature
 from holdfast.errors import JobNotInflight, LeaseMismatch
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -12,6 +13,8 @@ from holdfast.testing.drivers.conformance.assertions import assert_answers, asse
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, Harness
+
+JOBS = {Feature.JOBS}
 
 
 def _repeat(h: Harness, verb: str, **fields: Any) -> None:
@@ -60,7 +63,7 @@ def a_repeated_release_beyond_its_budget_is_accepted_and_changes_nothing(h: Harn
         h.must_settle(release)
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_repeated_settlement_of_a_cancelled_job_is_accepted_and_changes_nothing(h: Harness) -> None:
     for verb in ("retry", "fail", "release"):
         reservation = h.reserve_new_job()
@@ -71,7 +74,7 @@ def a_repeated_settlement_of_a_cancelled_job_is_accepted_and_changes_nothing(h: 
             h.must_settle(SETTLEMENTS[verb](reservation.lease))
 
 
-@case("L6")
+@case("L6", needs={Feature.SCHEDULE})
 def a_repeated_settlement_with_another_error_text_changes_nothing(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Retry(reservation.lease, error="first", delay=SECOND))
@@ -152,7 +155,7 @@ def no_settlement_is_accepted_after_the_last_attempt_expired(h: Harness) -> None
             assert_answers(h.settle(make(reservation.lease)), JobNotInflight)
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_settlement_can_be_repeated_after_a_requeue(h: Harness) -> None:
     reservation = h.reserve_new_job()
     fail = Fail(reservation.lease, reason="no")
@@ -169,7 +172,7 @@ def a_settlement_can_be_repeated_after_a_requeue(h: Harness) -> None:
         assert_answers(h.settle(fail), JobNotInflight)
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_settlement_cannot_be_repeated_after_a_purge(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Ack(reservation.lease))
@@ -179,7 +182,7 @@ def a_settlement_cannot_be_repeated_after_a_purge(h: Harness) -> None:
     assert_equal(answer.state, None, "the state in the error")
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_settlement_can_be_repeated_for_at_least_a_day(h: Harness) -> None:
     reservation = h.reserve_new_job()
     ack = Ack(reservation.lease)
@@ -192,8 +195,6 @@ def a_settlement_can_be_repeated_for_at_least_a_day(h: Harness) -> None:
 @case("L6")
 def a_settlement_can_be_repeated_on_another_connection(h: Harness) -> None:
     reservation = h.reserve_new_job()
-    h.must_settle(Ack(reservation.lease, result=b"1"))
+    h.must_settle(Ack(reservation.lease))
     h.advance(HOUR)
-    assert_equal(
-        h.connect_again().settle([Ack(reservation.lease, result=b"1")], now=h.now_or_none), [None], "the answer"
-    )
+    assert_equal(h.connect_again().settle([Ack(reservation.lease)], now=h.now_or_none), [None], "the answer")

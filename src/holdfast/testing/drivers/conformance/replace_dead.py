@@ -15,7 +15,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal, assert
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import Harness
 
-KEYS = {Feature.IDEMPOTENCY}
+KEYS = {Feature.KEY}
 THREADS = 4
 
 
@@ -57,7 +57,7 @@ def a_dead_job_that_ended_at_the_instant_or_later_stays(h: Harness) -> None:
     assert_equal(_replace(h, same, before=before), [Enqueued(id=same.id, existed=False)], "the answer, unchanged row")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_job_that_is_not_dead_stays(h: Harness) -> None:
     done = h.reserve_new_job(idempotency_key="done")
     h.must_settle(Ack(done.lease))
@@ -139,7 +139,7 @@ def a_job_stays_until_the_registered_readers_have_read_its_rows(h: Harness) -> N
     assert_equal(_replace(h, job, before=before), [Enqueued(id=job.id, existed=False)], "the answer")
 
 
-@case("L12", needs=KEYS | {Feature.OFFSETS, Feature.REGISTRY, Feature.ENQUEUE_WRITES})
+@case("L12", needs=KEYS | {Feature.OFFSET, Feature.REGISTRY, Feature.WRITES, Feature.DOMAIN})
 def offsets_writes_and_wrong_instants_are_refused(h: Harness) -> None:
     job, write = h.job(idempotency_key="k"), Change(kind="kind", key="key", value=b"1")
     with h.assert_unchanged():

@@ -5,14 +5,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from holdfast.clock import SECOND
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
+JOBS = {Feature.JOBS}
 
-@case("L9")
+
+@case("L9", needs={Feature.JOBS, Feature.PRIORITY})
 def a_requeued_dead_letter_is_ready_and_available_at_once(h: Harness) -> None:
     reservation = h.reserve_new_job(meta={"a": 1}, priority=3)
     failed_at = h.now
@@ -25,7 +28,7 @@ def a_requeued_dead_letter_is_ready_and_available_at_once(h: Harness) -> None:
     assert_equal((inspection.available_at, inspection.ended_at), (h.now, None), "available_at and ended_at")
 
 
-@case("L9", "L7")
+@case("L9", "L7", needs=JOBS)
 def a_requeued_job_has_all_its_attempts_again(h: Harness) -> None:
     reservation = h.reserve_new_job(max_attempts=2)
     h.must_settle(Retry(reservation.lease))
@@ -39,7 +42,7 @@ def a_requeued_job_has_all_its_attempts_again(h: Harness) -> None:
     assert_equal(h.state(reservation.job.id), State.DEAD, "the state")
 
 
-@case("L9", "L7")
+@case("L9", "L7", needs=JOBS)
 def a_requeued_poison_job_starts_without_crashes(h: Harness) -> None:
     reservation = h.reserve_new_job(max_crashes=1)
     h.expire_leases()
@@ -48,7 +51,7 @@ def a_requeued_poison_job_starts_without_crashes(h: Harness) -> None:
     assert_equal((again.job.attempts, again.job.crashes, again.job.dead_reason), (1, 0, None), "the job")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_cancelled_job_can_be_requeued(h: Harness) -> None:
     job = h.enqueue_job()
     h.cancel(job.id)
@@ -56,7 +59,7 @@ def a_cancelled_job_can_be_requeued(h: Harness) -> None:
     assert_equal(h.reserve_ids(), [job.id], "reserved")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def jobs_that_are_not_dead_or_cancelled_are_not_requeued(h: Harness) -> None:
     done, running = h.reserve_new_job(), h.reserve_new_job()
     h.must_settle(Ack(done.lease))
@@ -66,7 +69,7 @@ def jobs_that_are_not_dead_or_cancelled_are_not_requeued(h: Harness) -> None:
         assert_equal(answers, [False] * 4, "the answers")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_job_that_appears_twice_in_a_requeue_batch_is_requeued_once(h: Harness) -> None:
     job = h.enqueue_job()
     h.cancel(job.id)
@@ -74,7 +77,7 @@ def a_job_that_appears_twice_in_a_requeue_batch_is_requeued_once(h: Harness) -> 
     assert_equal(h.reserve_ids(5), [job.id], "the jobs reserved")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_requeued_job_can_become_dead_and_be_requeued_again(h: Harness) -> None:
     job = h.enqueue_job(max_attempts=1)
     for _ in range(3):
@@ -86,7 +89,7 @@ def a_requeued_job_can_become_dead_and_be_requeued_again(h: Harness) -> None:
     assert_equal(h.state(job.id), State.DONE, "the state")
 
 
-@case("L9", "L5")
+@case("L9", "L5", needs=JOBS)
 def a_requeued_job_gets_a_new_lease_with_a_larger_fence(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -97,6 +100,6 @@ def a_requeued_job_gets_a_new_lease_with_a_larger_fence(h: Harness) -> None:
     h.must_settle(Ack(again.lease))
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def an_empty_requeue_returns_an_empty_list(h: Harness) -> None:
     assert_equal(h.requeue(), [], "the answers")

@@ -122,7 +122,7 @@ def fences_grow_across_queues(h: Harness) -> None:
     assert fences == sorted(set(fences)), f"wanted growing fences over all queues, got {fences}"
 
 
-@case("L4")
+@case("L4", needs={Feature.JOBS})
 def fences_grow_after_every_kind_of_ending(h: Harness) -> None:
     job_id, fences = h.enqueue_job().id, []
     for ending in (Retry, Release, None, Retry):
@@ -194,7 +194,7 @@ def reserve_ends_expired_leases_of_types_it_did_not_request(h: Harness) -> None:
     assert_equal(h.state(reservation.job.id), State.READY, "the expired job of another type")
 
 
-@case("L3", needs={Feature.LEDGER})
+@case("L3", needs={Feature.LEDGER, Feature.TYPES})
 def one_reserve_ends_at_most_1000_expired_leases(h: Harness) -> None:
     h.enqueue(*[h.job() for _ in range(REAP_LIMIT + 1)])
     reservations = h.reserve(REAP_LIMIT + 1)

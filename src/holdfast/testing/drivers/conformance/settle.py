@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.clock import SECOND
+from holdfast.drivers.capabilities import Feature
 from holdfast.errors import InvalidInput, JobNotInflight, LeaseExpired, LeaseMismatch
 from holdfast.model import bounds
 from holdfast.model.job import State
@@ -17,14 +18,14 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
 SETTLEMENTS: dict[str, Callable[[Lease], Settlement]] = {
-    "ack": lambda lease: Ack(lease, result=b"late"),
+    "ack": lambda lease: Ack(lease, detail="late"),
     "retry": lambda lease: Retry(lease, error="late"),
     "fail": lambda lease: Fail(lease, reason="late"),
     "release": Release,
 }
 
 
-@case("L5")
+@case("L5", needs={Feature.RESULT})
 def an_ack_makes_the_job_done_and_stores_its_result(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.advance(SECOND)

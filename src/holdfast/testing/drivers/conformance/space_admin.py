@@ -104,7 +104,7 @@ def a_lease_that_was_extended_has_not_expired(h: Harness) -> None:
     assert_equal(_names(h, expired=True), [f"{h.space_name}-a"], "the spaces when it has expired")
 
 
-@case("L9", needs=LEDGER | {Feature.REGISTRY, Feature.IDEMPOTENCY, Feature.DOMAINS, Feature.LIMITS})
+@case("L9", needs=LEDGER | {Feature.REGISTRY, Feature.KEY, Feature.DOMAIN, Feature.LIMITS, Feature.JOBS})
 def nothing_is_left_of_a_removed_space(h: Harness) -> None:
     _fill(h)
     steps = _remove(h)
@@ -182,7 +182,7 @@ def a_space_with_a_job_in_flight_is_not_removed(h: Harness) -> None:
     assert_equal(h.store.get(reservation.job.id), None, "the job")
 
 
-@case("L9", "L5", needs=SPACES)
+@case("L9", "L5", needs=SPACES | {Feature.JOBS})
 def a_forced_removal_takes_jobs_in_flight(h: Harness) -> None:
     reservation = h.reserve_new_job()
     _remove(h, force=True)
@@ -190,7 +190,7 @@ def a_forced_removal_takes_jobs_in_flight(h: Harness) -> None:
     assert_equal((h.store.find().items, h.reserve()), ([], []), "jobs found and reserved")
 
 
-@case("L9", needs=SPACES)
+@case("L9", needs=SPACES | {Feature.JOBS, Feature.DOMAIN})
 def a_removal_takes_bounded_steps(h: Harness) -> None:
     for number in range(5):
         h.enqueue_job(domain="d" if number % 2 else None)
@@ -202,7 +202,7 @@ def a_removal_takes_bounded_steps(h: Harness) -> None:
     assert_equal((h.store.find().items, _names(h)), ([], []), "jobs and spaces left")
 
 
-@case("L11", needs=SPACES | {Feature.DOMAINS})
+@case("L11", needs=SPACES | {Feature.DOMAIN})
 def a_space_can_be_used_between_two_steps(h: Harness) -> None:
     for _ in range(4):
         h.enqueue_job(domain="d")

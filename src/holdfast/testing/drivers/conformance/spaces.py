@@ -60,7 +60,7 @@ def reap_ends_leases_only_in_its_space(h: Harness) -> None:
     assert_equal(h.state(reservation.job.id), State.INFLIGHT, "the state")
 
 
-@case("L9", needs=SPACES)
+@case("L9", needs=SPACES | {Feature.JOBS})
 def operators_see_and_change_only_their_space(h: Harness) -> None:
     dead, other = h.reserve_new_job(max_attempts=1), h.open_other_space()
     h.expire_leases()

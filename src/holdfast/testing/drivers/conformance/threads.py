@@ -43,7 +43,7 @@ def threads_that_reserve_from_one_queue_get_each_job_once(h: Harness) -> None:
     assert_equal(len({reservation.lease.fence for reservation in reserved}), len(jobs), "different fences")
 
 
-@case("L5", "L6")
+@case("L5", "L6", needs={Feature.JOBS})
 def of_threads_that_settle_one_lease_with_different_verbs_one_wins(h: Harness) -> None:
     for _ in range(5):
         reservation = h.reserve_new_job()
@@ -72,7 +72,7 @@ def threads_that_repeat_the_same_settlement_all_get_the_same_answer(h: Harness) 
     assert len(h.ledger()) <= 1, f"wanted one ledger row, got {len(h.ledger())}"
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY})
 def threads_that_enqueue_one_key_make_one_job(h: Harness) -> None:
     for number in range(5):
         key = f"k{number}"
@@ -87,7 +87,7 @@ def threads_that_enqueue_one_key_make_one_job(h: Harness) -> None:
         assert_equal(len(h.reserve(10, queues=[key])), 1, "jobs reserved")
 
 
-@case("L12", needs={Feature.IDEMPOTENCY, Feature.LIMITS})
+@case("L12", needs={Feature.KEY, Feature.LIMITS})
 def threads_that_enqueue_one_key_make_one_job_whatever_its_window(h: Harness) -> None:
     """Each thread begins after the window of the one before it: only the open job still holds the key."""
     h.store.configure(QUEUE, QueueSettings(dedupe_window=1))
@@ -104,7 +104,7 @@ def threads_that_enqueue_one_key_make_one_job_whatever_its_window(h: Harness) ->
         h.advance(100)
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY})
 def threads_that_enqueue_one_key_while_queued_make_one_job_beside_the_running_one(h: Harness) -> None:
     stores = [h.connect_again() for _ in range(THREADS)]
     for number in range(10):
@@ -130,7 +130,7 @@ def threads_that_enqueue_one_id_make_one_job(h: Harness) -> None:
     assert_equal(h.reserve_ids(10), [job.id], "the jobs reserved")
 
 
-@case("L11", needs={Feature.DOMAINS})
+@case("L11", needs={Feature.DOMAIN})
 def threads_never_hold_two_jobs_of_a_domain(h: Harness) -> None:
     jobs = [h.job(domain="d") for _ in range(20)]
     h.enqueue(*jobs)
@@ -193,7 +193,7 @@ def threads_never_exceed_max_inflight(h: Harness) -> None:
     assert_equal(sum(len(answer) for answer in answers), 3, "jobs in flight")
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS})
 def threads_that_requeue_one_dead_letter_requeue_it_once(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Fail(reservation.lease, reason="no"))

@@ -17,6 +17,8 @@ from holdfast.testing.drivers.conformance.assertions import assert_answers, asse
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import QUEUE, Harness
 
+JOBS = {Feature.JOBS}
+
 
 def _finish_job(h: Harness) -> str:
     reservation = h.reserve_new_job()
@@ -28,7 +30,7 @@ def _trim(h: Harness, *, ended_for: int = 7 * DAY, ledger_for: int = 30 * DAY, l
     return h.store.trim(ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=h.now_or_none)
 
 
-@case("L6", "L2")
+@case("L6", "L2", needs=JOBS)
 def done_jobs_are_removed_when_they_are_old_enough(h: Harness) -> None:
     job_id = _finish_job(h)
     ended_at = h.now
@@ -40,7 +42,7 @@ def done_jobs_are_removed_when_they_are_old_enough(h: Harness) -> None:
     assert_equal(h.store.get(job_id), None, "the job")
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def cancelled_jobs_are_removed_when_they_are_old_enough(h: Harness) -> None:
     job = h.enqueue_job()
     h.cancel(job.id)
@@ -49,7 +51,7 @@ def cancelled_jobs_are_removed_when_they_are_old_enough(h: Harness) -> None:
     assert_equal(h.store.get(job.id), None, "the job")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def dead_letters_are_never_trimmed(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Fail(reservation.lease, reason="no"))
@@ -59,7 +61,7 @@ def dead_letters_are_never_trimmed(h: Harness) -> None:
     assert_equal(h.requeue(reservation.job.id), [True], "requeued")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def jobs_that_have_not_ended_are_never_trimmed(h: Harness) -> None:
     running, waiting = h.reserve_new_job(lease_for=1000 * DAY), h.enqueue_job()
     h.advance(900 * DAY)
@@ -68,7 +70,7 @@ def jobs_that_have_not_ended_are_never_trimmed(h: Harness) -> None:
     assert_equal(h.state(waiting.id), State.READY, "the state")
 
 
-@case("L9")
+@case("L9", needs=JOBS)
 def a_requeued_job_is_not_trimmed_because_of_its_old_ending(h: Harness) -> None:
     job = h.enqueue_job()
     h.cancel(job.id)
@@ -78,14 +80,14 @@ def a_requeued_job_is_not_trimmed_because_of_its_old_ending(h: Harness) -> None:
     assert_equal(h.reserve_ids(), [job.id], "reserved")
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def ended_jobs_are_kept_for_at_least_a_day(h: Harness) -> None:
     for invalid in (DAY - 1, 0, -1):
         with assert_raises(InvalidInput, f"ended_for={invalid}"):
             _trim(h, ended_for=invalid)
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_settlement_of_a_trimmed_job_cannot_be_repeated(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Ack(reservation.lease))
@@ -94,7 +96,7 @@ def a_settlement_of_a_trimmed_job_cannot_be_repeated(h: Harness) -> None:
     assert_answers(h.settle(Ack(reservation.lease)), JobNotInflight)
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def the_id_of_a_trimmed_job_can_be_enqueued_again(h: Harness) -> None:
     job_id = _finish_job(h)
     h.advance(7 * DAY)
@@ -102,7 +104,7 @@ def the_id_of_a_trimmed_job_can_be_enqueued_again(h: Harness) -> None:
     assert_equal(h.enqueue(h.job(id=job_id)), [Enqueued(id=job_id, existed=False)], "the answer")
 
 
-@case("L13", needs={Feature.LEDGER})
+@case("L13", needs={Feature.LEDGER, Feature.JOBS})
 def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
     _finish_job(h)
     h.advance(SECOND)
@@ -112,7 +114,7 @@ def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
     assert_equal([row.job_id for row in h.ledger()], [young], "the rows kept")
 
 
-@case("L13", needs={Feature.LEDGER})
+@case("L13", needs={Feature.LEDGER, Feature.JOBS})
 def a_store_knows_what_was_trimmed_from_its_ledger_and_may_number_the_rows(h: Harness) -> None:
     store = h.store
     _finish_job(h)
@@ -126,7 +128,7 @@ def a_store_knows_what_was_trimmed_from_its_ledger_and_may_number_the_rows(h: Ha
         assert_equal(list(store.ledger().cursors), ["3"], "the cursor of the third row")
 
 
-@case("L13", needs={Feature.LEDGER})
+@case("L13", needs={Feature.LEDGER, Feature.JOBS})
 def a_reader_whose_next_rows_were_trimmed_gets_an_error(h: Harness) -> None:
     start = h.store.ledger().cursor
     first = _finish_job(h)
@@ -145,7 +147,7 @@ def a_reader_whose_next_rows_were_trimmed_gets_an_error(h: Harness) -> None:
     )
 
 
-@case("L13", needs={Feature.LEDGER})
+@case("L13", needs={Feature.LEDGER, Feature.JOBS})
 def a_reader_that_has_read_all_trimmed_rows_continues(h: Harness) -> None:
     _finish_job(h)
     _finish_job(h)
@@ -157,7 +159,7 @@ def a_reader_that_has_read_all_trimmed_rows_continues(h: Harness) -> None:
     assert_equal([row.job_id for row in h.store.ledger(after=cursor).items], [last], "rows that follow")
 
 
-@case("L13", needs={Feature.LEDGER})
+@case("L13", needs={Feature.LEDGER, Feature.JOBS})
 def an_empty_ledger_after_a_trim_accepts_new_rows(h: Harness) -> None:
     _finish_job(h)
     h.advance(DAY)
@@ -168,7 +170,7 @@ def an_empty_ledger_after_a_trim_accepts_new_rows(h: Harness) -> None:
     assert_equal([row.job_id for row in h.store.ledger(after=page.cursor).items], [last], "rows that follow")
 
 
-@case("L13", needs={Feature.REGISTRY, Feature.LEDGER})
+@case("L13", needs={Feature.REGISTRY, Feature.LEDGER, Feature.JOBS})
 def a_trim_without_durations_follows_the_retention_of_the_store(h: Harness) -> None:
     """So that two workers with different settings cannot disagree."""
     _finish_job(h)
@@ -179,7 +181,7 @@ def a_trim_without_durations_follows_the_retention_of_the_store(h: Harness) -> N
         assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed {days} days later")
 
 
-@case("L13", needs={Feature.REGISTRY, Feature.LEDGER})
+@case("L13", needs={Feature.REGISTRY, Feature.LEDGER, Feature.JOBS})
 def a_duration_of_a_trim_replaces_the_retention_of_the_store(h: Harness) -> None:
     _finish_job(h)
     h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
@@ -189,7 +191,7 @@ def a_duration_of_a_trim_replaces_the_retention_of_the_store(h: Harness) -> None
         assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed with {options}")
 
 
-@case("L13", needs={Feature.REGISTRY})
+@case("L13", needs={Feature.REGISTRY, Feature.JOBS})
 def an_unreadable_retention_removes_nothing(h: Harness) -> None:
     _finish_job(h)
     h.store.write([Change(kind=retention.KIND, key=retention.KEY, value=b"30 days")], now=h.now_or_none)
@@ -198,7 +200,7 @@ def an_unreadable_retention_removes_nothing(h: Harness) -> None:
         h.store.trim(now=h.now_or_none)
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY, Feature.JOBS})
 def keys_are_removed_when_their_window_is_over(h: Harness) -> None:
     reservation = h.reserve_new_job(idempotency_key="k")
     h.must_settle(Ack(reservation.lease))
@@ -209,7 +211,7 @@ def keys_are_removed_when_their_window_is_over(h: Harness) -> None:
     h.enqueue_job(idempotency_key="k")
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY, Feature.JOBS})
 def the_key_of_a_done_job_is_removed_with_its_window_although_the_job_is_kept(h: Harness) -> None:
     """A done job is never requeued: a key that is kept with it would be read again by every trim."""
     reservation = h.reserve_new_job(idempotency_key="k")
@@ -220,7 +222,7 @@ def the_key_of_a_done_job_is_removed_with_its_window_although_the_job_is_kept(h:
     assert_equal(_trim(h).dedupe, 0, "keys trimmed again")
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY, Feature.JOBS})
 def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
     """A trim keeps the key as long as the job may be requeued, so no other job can have taken the key."""
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
@@ -232,7 +234,7 @@ def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
     assert_equal(again, [Enqueued(id=reservation.job.id, existed=True)], "the answer")
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY, Feature.JOBS})
 def the_key_of_a_job_that_has_not_ended_is_never_trimmed(h: Harness) -> None:
     job = h.enqueue_job(idempotency_key="k")
     h.advance(100 * DAY)
@@ -240,7 +242,7 @@ def the_key_of_a_job_that_has_not_ended_is_never_trimmed(h: Harness) -> None:
     assert_equal(h.enqueue(h.job(idempotency_key="k")), [Enqueued(id=job.id, existed=True)], "the answer")
 
 
-@case("L12", needs={Feature.IDEMPOTENCY})
+@case("L12", needs={Feature.KEY, Feature.JOBS})
 def the_key_of_a_job_that_ends_after_the_window_is_removed_later(h: Harness) -> None:
     """A store may look at such a key in increasing intervals, but must not forget it."""
     reservation = h.reserve_new_job(lease_for=10 * DAY, idempotency_key="k")
@@ -254,7 +256,7 @@ def the_key_of_a_job_that_ends_after_the_window_is_removed_later(h: Harness) -> 
     assert_equal(removed, 1, "keys trimmed when the window had been over for two and for three days")
 
 
-@case("L12", needs={Feature.IDEMPOTENCY, Feature.LIMITS})
+@case("L12", needs={Feature.KEY, Feature.LIMITS, Feature.JOBS})
 def a_key_is_kept_within_its_window_after_its_job_was_trimmed(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(dedupe_window=30 * DAY))
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
@@ -265,7 +267,7 @@ def a_key_is_kept_within_its_window_after_its_job_was_trimmed(h: Harness) -> Non
     assert_equal(again, [Enqueued(id=reservation.job.id, existed=True)], "the answer")
 
 
-@case("L2", needs={Feature.REGISTRY})
+@case("L2", needs={Feature.REGISTRY, Feature.JOBS})
 def expired_registry_rows_are_removed(h: Harness) -> None:
     h.store.write(
         [Change(kind="kind", key="short", value=b"1", ttl=10), Change(kind="kind", key="permanent", value=b"2")],
@@ -279,7 +281,7 @@ def expired_registry_rows_are_removed(h: Harness) -> None:
     assert_equal(entry.key, "permanent", "the row kept")
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_trim_removes_at_most_limit_jobs_and_reports_that_more_remain(h: Harness) -> None:
     for _ in range(3):
         _finish_job(h)
@@ -290,6 +292,6 @@ def a_trim_removes_at_most_limit_jobs_and_reports_that_more_remain(h: Harness) -
     assert_equal((second.jobs, second.more), (1, False), "jobs trimmed then, and whether there are more")
 
 
-@case("L6")
+@case("L6", needs=JOBS)
 def a_trim_of_an_empty_space_removes_nothing(h: Harness) -> None:
     assert_equal(_trim(h), Trimmed(), "the trimmed counts")

@@ -16,7 +16,7 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.enqueue_leased import enqueue_leased, large_batch
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
-KEYS = {Feature.IDEMPOTENCY}
+KEYS = {Feature.KEY}
 LARGE_BATCH = 600  # jobs; a driver may store large batches in another way
 
 
@@ -60,7 +60,7 @@ def unique_for_outside_of_its_bounds_is_refused(h: Harness) -> None:
             h.enqueue(h.job(idempotency_key="k", unique_for=unique_for))
 
 
-@case("L12")
+@case("L12", needs={Feature.KEY})
 def unique_for_without_a_key_has_no_effect(h: Harness) -> None:
     first, second = h.enqueue_job(unique_for=WHILE_QUEUED), h.enqueue_job(unique_for=WHILE_QUEUED)
     assert_equal(h.reserve_ids(5), [first.id, second.id], "the jobs reserved")
@@ -69,7 +69,7 @@ def unique_for_without_a_key_has_no_effect(h: Harness) -> None:
 # While open -------------------------------------------------------------------------------------------------------
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.SCHEDULE})
 def a_key_while_open_is_taken_while_its_job_is_ready_or_in_flight(h: Harness) -> None:
     job = h.enqueue_job(idempotency_key="k", payload=b"1", unique_for=WHILE_OPEN)
     _assert_taken(h, job.id, "while the job is ready")
@@ -79,7 +79,7 @@ def a_key_while_open_is_taken_while_its_job_is_ready_or_in_flight(h: Harness) ->
     _assert_taken(h, job.id, "while the job waits for a retry")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_key_while_open_is_free_when_its_job_has_ended(h: Harness) -> None:
     h.must_settle(Ack(_reserve(h, WHILE_OPEN).lease))
     h.must_settle(Fail(_reserve(h, WHILE_OPEN).lease, reason="no"))
@@ -99,7 +99,7 @@ def a_key_while_queued_is_taken_while_its_job_is_ready(h: Harness) -> None:
     assert_equal(_ask(h, b"2"), Enqueued(id=job.id, existed=True, conflict=True), "the answer for another payload")
 
 
-@case("L12", needs=KEYS | {Feature.SCHEDULING})
+@case("L12", needs=KEYS | {Feature.SCHEDULE})
 def a_key_while_queued_is_taken_while_its_job_is_scheduled(h: Harness) -> None:
     job = h.enqueue_job(idempotency_key="k", payload=b"1", unique_for=WHILE_QUEUED, run_at=h.now + HOUR)
     _assert_taken(h, job.id, "before run_at")
@@ -116,7 +116,7 @@ def a_key_while_queued_is_free_while_its_job_is_in_flight(h: Harness) -> None:
     _assert_free(h, "while the second job is in flight")
 
 
-@case("L12", "L7", needs=KEYS)
+@case("L12", "L7", needs=KEYS | {Feature.SCHEDULE})
 def a_key_while_queued_is_taken_again_when_its_job_is_ready_again(h: Harness) -> None:
     reservation = _reserve(h, WHILE_QUEUED)
     h.must_settle(Retry(reservation.lease, delay=HOUR))
@@ -140,7 +140,7 @@ def a_job_that_is_ready_again_does_not_take_its_key_back_from_a_newer_job(h: Har
     _assert_free(h, "while both jobs are in flight")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_key_while_queued_is_free_when_its_job_has_ended(h: Harness) -> None:
     h.must_settle(Ack(_reserve(h, WHILE_QUEUED).lease))
     h.must_settle(Fail(_reserve(h, WHILE_QUEUED).lease, reason="no"))
@@ -208,7 +208,7 @@ def another_window_of_the_queue_does_not_change_keys_that_exist(h: Harness) -> N
 # Requeue, purge and trim --------------------------------------------------------------------------------------------
 
 
-@case("L12", "L9", needs=KEYS)
+@case("L12", "L9", needs=KEYS | {Feature.JOBS})
 def a_requeued_job_has_its_key_again_by_its_own_rule(h: Harness) -> None:
     for unique_for in (WHILE_OPEN, WHILE_QUEUED):
         reservation = _reserve(h, unique_for)
@@ -218,7 +218,7 @@ def a_requeued_job_has_its_key_again_by_its_own_rule(h: Harness) -> None:
         h.must_settle(Ack(h.reserve_one().lease))
 
 
-@case("L12", "L9", needs=KEYS)
+@case("L12", "L9", needs=KEYS | {Feature.JOBS})
 def a_requeued_job_does_not_take_its_key_back_from_a_newer_job(h: Harness) -> None:
     for unique_for in (WHILE_OPEN, WHILE_QUEUED):
         dead = _reserve(h, unique_for)
@@ -230,7 +230,7 @@ def a_requeued_job_does_not_take_its_key_back_from_a_newer_job(h: Harness) -> No
             h.must_settle(Ack(reservation.lease))
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_purged_job_without_a_window_leaves_its_key_free(h: Harness) -> None:
     for unique_for in (WHILE_OPEN, WHILE_QUEUED):
         reservation = _reserve(h, unique_for)
@@ -241,7 +241,7 @@ def a_purged_job_without_a_window_leaves_its_key_free(h: Harness) -> None:
         h.must_settle(Ack(h.reserve_one().lease))
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_trim_removes_keys_without_a_window_when_their_jobs_are_done(h: Harness) -> None:
     for key, unique_for in (("open", WHILE_OPEN), ("queued", WHILE_QUEUED)):
         reservation = h.reserve_new_job(idempotency_key=key, unique_for=unique_for)
@@ -249,7 +249,7 @@ def a_trim_removes_keys_without_a_window_when_their_jobs_are_done(h: Harness) ->
     assert_equal(_trim(h).dedupe, 2, "keys trimmed")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.JOBS})
 def a_trim_keeps_the_key_of_a_job_in_flight_that_may_be_queued_again(h: Harness) -> None:
     reservation = _reserve(h, WHILE_QUEUED)
     h.advance(LEASE // 2)
@@ -290,7 +290,7 @@ def jobs_of_a_large_batch_have_their_own_rules(h: Harness) -> None:
     assert_equal([answer.existed for answer in answers], wanted, "existed, after the end")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.NOTES})
 def a_key_while_queued_of_a_job_leased_at_enqueue_is_free_at_once(h: Harness) -> None:
     _, reservations = enqueue_leased(h, large_batch(h, unique_for=WHILE_QUEUED))
     assert reservations, "wanted the jobs leased"

@@ -82,7 +82,7 @@ def a_record_in_a_state_other_than_ready_is_refused(h: Harness) -> None:
         _assert_refused(h, state=state)
 
 
-@case("L9")
+@case("L9", needs={Feature.PRIORITY, Feature.SCHEDULE, Feature.KEY, Feature.DOMAIN})
 def the_largest_value_of_every_field_is_accepted(h: Harness) -> None:
     job = h.job(
         id="x" * 128,
@@ -127,7 +127,7 @@ def reserve_refuses_invalid_limits(h: Harness) -> None:
     assert_equal(len(h.reserve(bounds.MAX_BATCH_ITEMS)), 1, "jobs reserved with the largest limit")
 
 
-@case("L3", "L7")
+@case("L3", "L7", needs={Feature.NOTES})
 def reserve_refuses_invalid_byte_budgets_isolations_and_prefetches(h: Harness) -> None:
     h.enqueue_job()
     invalid_options: list[dict[str, Any]] = [{"max_bytes": value} for value in (0, -1, True, 1.0)]
@@ -192,7 +192,7 @@ def extend_refuses_a_batch_that_is_too_large(h: Harness) -> None:
         h.extend(*[reservation.lease] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
-@case("L9")
+@case("L9", needs={Feature.JOBS})
 def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
     job = h.enqueue_job()
     verbs = {

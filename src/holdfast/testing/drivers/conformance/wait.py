@@ -52,7 +52,7 @@ def wait_returns_at_once_if_a_job_was_enqueued_before(h: Harness) -> None:
     assert monotonic() - began < h.patience_seconds / 2, "wanted the wait to see the job that was enqueued before"
 
 
-@case("L3")
+@case("L3", needs={Feature.SCHEDULE})
 def wait_returns_when_a_scheduled_job_is_due_also_after_an_earlier_timeout(h: Harness) -> None:
     """A job becomes due without a change of the store: every wait looks for due times again."""
     store = h.open_with_store_clock()
@@ -82,7 +82,7 @@ def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> Non
     assert monotonic() - began < h.patience_seconds / 2, "wanted the wait to end when the rate allowed the second job"
 
 
-@case("L3", "L11", needs={Feature.LIMITS, Feature.GAPS})
+@case("L3", "L11", needs={Feature.LIMITS, Feature.OFFSET, Feature.DOMAINS, Feature.DOMAIN})
 def wait_returns_when_a_gap_of_a_domain_may_be_passed(h: Harness) -> None:
     store = h.open_with_store_clock()
     store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT, gap_pass_after=SECOND // 5))
