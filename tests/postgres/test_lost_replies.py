@@ -105,9 +105,15 @@ CALLS = {
         lambda *_: None,
         lambda s, _: s.write([Change(kind="kind", key="k", value=b"1", version=0)], now=NOW),
     ),
+    "write together": (
+        lambda *_: None,
+        lambda s, _: s.write(
+            [Change(kind="kind", key=key, value=b"1", version=0) for key in "ba"], together=True, now=NOW
+        ),
+    ),
     "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
 }
-ANSWERED_ONCE = {"requeue", "purge", "resume", "write", "report_outage", "report_outage after a reap"}
+ANSWERED_ONCE = {"requeue", "purge", "resume", "write", "write together", "report_outage", "report_outage after a reap"}
 READS_BEFORE = {"purge": 1, "requeue": 1, "trim": 1}  # calls that read the readers of the ledger or the jobs first
 REPEATED_BY_THE_DRIVER = set(CALLS) - ANSWERED_ONCE  # the others would answer differently
 

@@ -224,7 +224,7 @@ def count_pages(
             ("prepare_leased_copy", NOW, 1, "q", k),
             ("finish_copy", "new-0", "new-1", pack_texts(["q"]), pack_texts(["d"])),
             ("refuse_ended_ids", pack_texts([f"new-{n}" for n in range(k)])),
-            ("write_registry", NOW, pack_texts(["k"] * k), ended_ids, pack_blobs([b""] * k), None, None),
+            ("write_registry", NOW, pack_texts(["k"] * k), ended_ids, pack_blobs([b""] * k), None, None, False),
             ("enqueue_with_writes", NOW, "c", True, 1, *pack_changes(changes), *pack_jobs(new)),
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
@@ -235,6 +235,8 @@ def count_pages(
             ("list_domains", NOW, None, None, "running", "", "", k, k),  # counts the jobs of those it returns
         ):
             _, pages[verb, k] = explained.call(verb, "main", *arguments)
+        together = NOW, pack_texts(["k"] * k), ended_ids, pack_blobs([b""] * k), None, None, True
+        _, pages["write_registry together", k] = explained.call("write_registry", "main", *together)
         if leases:
             store.settle([Ack(lease) for lease in leases], now=NOW)
     if session is None:

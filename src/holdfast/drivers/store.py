@@ -376,9 +376,9 @@ class Store:
         """Return entries by their keys: ``requests.Read``."""
         return self.do(r.Read(kind=kind, keys=keys, now=now))
 
-    def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
+    def write(self, changes: Sequence[Change], *, together: bool = False, now: int | None = None) -> list[Entry | None]:
         """Change entries: ``requests.Write``."""
-        return self.do(r.Write(changes=changes, now=now))
+        return self.do(r.Write(changes=changes, together=together, now=now))
 
     def scan(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None

@@ -51,6 +51,42 @@ class ExpiredRowIsNotRemoved(FaultyDriver):
         ]
 
 
+class WritesAPartTogether(FaultyDriver):
+    """Of changes that are made together, those whose versions do not differ are made."""
+
+    def write(self, request: r.Write) -> list[Entry | None]:
+        """Make them one by one."""
+        return super().write(structs.replace(request, together=False))
+
+
+class AnswersAPartTogether(FaultyDriver):
+    """Changes that were not made, because the version of another one differed, are answered as if they were made."""
+
+    def write(self, request: r.Write) -> list[Entry | None]:
+        """Answer with the entries that would have been written."""
+        answers, now = super().write(request), self._now(request)
+        if not request.together:
+            return answers
+        return [
+            Entry(key=change.key, value=change.value, version=1)
+            if answer is None and self._space.registry.find_conflict((change,), now) is None
+            else answer
+            for change, answer in zip(request.changes, answers, strict=True)
+        ]
+
+
+class ReadsOneByOne(FaultyDriver):
+    """A read of several entries sees a part of a write."""
+
+    def read(self, request: r.Read) -> list[Entry | None]:
+        """Read each entry in a call of its own."""
+        entries: list[Entry | None] = []
+        for key in request.keys:
+            entries += super().read(structs.replace(request, keys=[key]))
+            self.let_others_in()
+        return entries
+
+
 class WriteIsNotAtomic(FaultyDriver):
     """A write compares and sets in two steps: a concurrent write is lost."""
 
@@ -151,6 +187,9 @@ class AckIgnoresRefusedWrite(FaultyDriver):
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     VersionsIgnored,
     ExpiredRowIsNotRemoved,
+    WritesAPartTogether,
+    AnswersAPartTogether,
+    ReadsOneByOne,
     WriteIsNotAtomic,
     TtlIgnored,
     VersionsRestart,

@@ -185,8 +185,10 @@ class Oracle:
         """Return the rows that have not expired, in the order of the keys."""
         return [find_entry(self.state, kind, key, now) for key in keys]
 
-    def write(self, changes: Sequence[Change], *, now: int) -> list[Entry | None]:
-        """Apply each change that expects the current version; None for a refused change."""
+    def write(self, changes: Sequence[Change], *, together: bool = False, now: int) -> list[Entry | None]:
+        """Apply each change that expects the current version, or all or none; None for a change that was not made."""
+        if together and not all(has_expected_version(self.state, change, now) for change in changes):
+            return [None] * len(changes)
         return [
             apply_change(self.state, change, now) if has_expected_version(self.state, change, now) else None
             for change in changes

@@ -206,10 +206,10 @@ class ComparedStore:
 
     # Registry -------------------------------------------------------------------------------------------------------
 
-    def write(self, changes: Sequence[MakeChange]) -> None:
+    def write(self, changes: Sequence[MakeChange], *, together: bool = False) -> None:
         """Compare which changes were accepted, and whether their versions are new."""
-        wanted = self.oracle.write([make(Side.ORACLE) for make in changes], now=self.now)
-        got = self.store.write([make(Side.STORE) for make in changes], now=self.now)
+        wanted = self.oracle.write([make(Side.ORACLE) for make in changes], together=together, now=self.now)
+        got = self.store.write([make(Side.STORE) for make in changes], together=together, now=self.now)
         self._assert_same_entries("write", wanted, got)
 
     def read(self, kind: str, keys: Sequence[str]) -> None:

@@ -213,6 +213,13 @@ class LeaseMachine(ComparedMachine):
         self.compared.write([self.make_change(fields) for fields in drawn])
         self.compared.read(KIND, ["a", "b", "a", "absent"])
 
+    @rule(drawn=st.lists(change_fields, min_size=1, max_size=2, unique_by=_key), move=clock_moves)
+    def write_together(self, drawn: list[Fields], move: ClockMove) -> None:
+        """Write all changes or none; then read every row back."""
+        self.move_clock(move)
+        self.compared.write([self.make_change(fields) for fields in drawn], together=True)
+        self.compared.read(KIND, ["a", "b"])
+
     @precondition(lambda self: self.compared.leases)
     @rule(index=recent_index, drawn=st.lists(change_fields, min_size=1, max_size=2, unique_by=_key), move=clock_moves)
     def ack_with_writes(self, index: int, drawn: list[Fields], move: ClockMove) -> None:

@@ -308,7 +308,7 @@ class MemoryEngine(Engine):
 
     def write(self, request: r.Write) -> list[Entry | None]:
         """Change entries."""
-        return self._space.registry.write(request.changes, self._now(request))
+        return self._space.registry.write(request.changes, self._now(request), together=request.together)
 
     def scan(self, request: r.Scan) -> list[Entry]:
         """Return a page of entries."""

@@ -53,8 +53,10 @@ class RegistryTable:
             self.apply(change, now)
         return None
 
-    def write(self, changes: Sequence[Change], now: int) -> list[Entry | None]:
-        """Make the changes in order, each only if the entry has the expected version."""
+    def write(self, changes: Sequence[Change], now: int, *, together: bool = False) -> list[Entry | None]:
+        """Make the changes in order, each only if the entry has the expected version; ``together``: all or none."""
+        if together and self.find_conflict(changes, now) is not None:
+            return [None] * len(changes)
         return [self.apply(change, now) if self.find_conflict((change,), now) is None else None for change in changes]
 
     def scan(self, kind: str, *, prefix: str, after: str, limit: int, now: int) -> list[Entry]:

@@ -295,7 +295,7 @@ class PostgresEngine(Engine):
 
     def write(self, request: r.Write) -> list[Entry | None]:
         """Change entries."""
-        return registry.write(self._database, request.changes, request.now)
+        return registry.write(self._database, request)
 
     def scan(self, request: r.Scan) -> list[Entry]:
         """Return a page of entries."""

@@ -23,7 +23,7 @@ from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.statements import fill_lists, read_sql_files, strip_comments
 from holdfast.errors import SchemaMismatch
 
-REVISION = 18  # raise it with every change of a function; tests/postgres/test_functions.py reminds you
+REVISION = 19  # raise it with every change of a function; tests/postgres/test_functions.py reminds you
 OLDEST_REVISION = 18  # code of an older revision must not call these functions: raise it when a signature changes
 
 _INTERNAL = "internal/"  # the folder of internal functions

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.drivers.packing import end_of_prefix, read_entry
 from holdfast.drivers.postgres.arrays import Array, pack_bigints, pack_blobs, pack_texts
 from holdfast.drivers.postgres.database import Database
-from holdfast.drivers.requests import Scan
+from holdfast.drivers.requests import Scan, Write
 from holdfast.model.registry import Change, Entry
 
 
@@ -18,17 +18,14 @@ def read(database: Database, kind: str, keys: Sequence[str], caller_now: int | N
     return [entries.get(key) for key in keys]
 
 
-def write(database: Database, changes: Sequence[Change], caller_now: int | None) -> list[Entry | None]:
-    """Make the changes in order, each only if the entry has the expected version.
+def write(database: Database, request: Write) -> list[Entry | None]:
+    """Make the changes in order, each only if the entry has the expected version, or all or none.
 
     Not repeated when the reply is lost: the versions would differ the second time.
     """
-    rows = database.call(
-        "write_registry",
-        caller_now,
-        *pack_changes(changes),
-        is_repeatable=False,
-    )
+    changes = request.changes
+    arguments = (request.now, *pack_changes(changes), request.together)
+    rows = database.call("write_registry", *arguments, is_repeatable=False)
     return [
         None if version is None else read_entry((one.key, one.value, version, expires_at))
         for one, (version, expires_at) in zip(changes, rows, strict=True)

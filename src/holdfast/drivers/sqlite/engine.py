@@ -319,7 +319,7 @@ class SqliteEngine(Engine):
 
     def write(self, request: r.Write) -> list[Entry | None]:
         """Change entries."""
-        return self._write(lambda tx: registry.write(tx, request.changes), request.now)
+        return self._write(lambda tx: registry.write(tx, request.changes, together=request.together), request.now)
 
     def scan(self, request: r.Scan) -> list[Entry]:
         """Return a page of entries."""

@@ -68,12 +68,14 @@ def write_all(tx: Transaction, changes: Sequence[Change], *, job_id: str) -> Wri
     return None
 
 
-def write(tx: Transaction, changes: Sequence[Change]) -> list[Entry | None]:
-    """Make the changes in order, each only if the entry has the expected version."""
+def write(tx: Transaction, changes: Sequence[Change], *, together: bool) -> list[Entry | None]:
+    """Make the changes in order, each only if the entry has the expected version; ``together``: all or none."""
     answers: list[Entry | None] = []
     for run in split_repeated_entries(changes):
         versions = find_versions(tx, run)
         made = [change for change in run if not is_refused(change, versions)]
+        if together and len(made) < len(changes):
+            return [None] * len(changes)
         entries = {(kind, row[0]): read_entry(row) for _, kind, *row in apply(tx, made)}
         entries |= {(one.kind, one.key): Entry(key=one.key, value=None, version=0) for one in made if one.value is None}
         answers += [entries.get((change.kind, change.key)) for change in run]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from threading import Event
 from typing import Any
 
 from holdfast.clock import SECOND
@@ -317,3 +319,102 @@ def many_changes_of_a_batch_are_made_or_refused_one_by_one(h: Harness) -> None:
     assert_equal(len(set(versions)), len(versions), "the number of versions")
     assert min(versions) > max(row.version for row in kept), "wanted new versions"
     assert_equal(_read(h, "kept-01"), kept[1], "a row whose change was refused")
+
+
+def _write_together(h: Harness, changes: list[Change]) -> list[Entry | None]:
+    return h.store.write(changes, together=True, now=h.now_or_none)
+
+
+def _one_change_of_each_sort(h: Harness, pad: int = 0) -> list[Change]:
+    """Return changes that are all accepted: of new, known and any entries, and removals. ``pad``: more of the first."""
+    known, removed, expired = (_must_write(h, key, b"old") for key in ("known", "removed", "expired"))
+    _must_write(h, "expired", b"old", version=expired.version, ttl=10)
+    h.advance(10)
+    return [
+        *(_change(f"new-{number:02}", b"new", version=0) for number in range(pad + 1)),
+        _change("known", b"new", version=known.version, ttl=99),
+        _change("any", b"new"),
+        _change("removed", None, version=removed.version),
+        _change("expired", b"new", version=0),
+        _change("never", None),
+    ]
+
+
+@case("L12", needs=REGISTRY)
+def changes_that_are_made_together_answer_as_others(h: Harness) -> None:
+    for pad in (0, 30):
+        changes = _one_change_of_each_sort(h, pad)
+        answers = _write_together(h, changes)
+        for change, answer in zip(changes, answers, strict=True):
+            assert answer is not None, f"wanted {change.key} written, it was refused"
+            assert_equal((answer.key, answer.value), (change.key, change.value), "the entry answered")
+            assert_equal(answer.expires_at, h.now + 99 if change.ttl else None, f"expires_at of {change.key}")
+            assert_equal(answer.version == 0, change.value is None, f"version 0 of {change.key}")
+            assert_equal(_read(h, change.key), None if change.value is None else answer, f"the row {change.key}")
+        versions = [answer.version for answer in answers if answer is not None and answer.version]
+        assert_equal(len(set(versions)), len(versions), "the number of versions")
+        for key in _keys(h):
+            _must_write(h, key, None)
+
+
+@case("L12", needs=REGISTRY)
+def of_changes_that_are_made_together_none_is_made_if_one_version_differs(h: Harness) -> None:
+    theirs = _must_write(h, "theirs", b"old")
+    refused = [
+        _change("theirs", b"new", version=0),
+        _change("theirs", b"new", version=theirs.version + 1),
+        _change("theirs", None, version=0),
+        _change("theirs", None, version=theirs.version + 1),
+        _change("absent", b"new", version=theirs.version),
+        _change("absent", None, version=theirs.version),
+    ]
+    for pad in (0, 30):
+        accepted = _one_change_of_each_sort(h, pad)
+        before = h.store.scan(KIND, now=h.now_or_none)
+        for change in refused:
+            for changes in ([change, *accepted], [*accepted, change], [*accepted[:2], change, *accepted[2:]]):
+                assert_equal(_write_together(h, changes), [None] * len(changes), "the answers")
+                assert_equal(h.store.scan(KIND, now=h.now_or_none), before, "the rows")
+        for key in ("known", "removed"):
+            _must_write(h, key, None)
+
+
+@case("L12", needs=REGISTRY)
+def one_refused_change_alone_is_not_made_together_either(h: Harness) -> None:
+    entry = _must_write(h, "key", b"1")
+    assert_equal(_write_together(h, [_change("key", b"2", version=0)]), [None], "the answer")
+    assert_equal(_read(h, "key"), entry, "the row")
+    assert_equal(_write_together(h, []), [], "the answers to no changes")
+
+
+@case("L12", needs=REGISTRY)
+def changes_that_are_made_together_name_every_entry_once(h: Harness) -> None:
+    with assert_raises(InvalidInput):
+        _write_together(h, [_change("key", b"1"), _change("key", b"2")])
+    assert_equal(_keys(h), [], "the keys")
+    answers = _write_together(h, [_change("key", b"1", version=0), _change("key", b"2", version=0, kind="other")])
+    assert None not in answers, "wanted two entries with one key, of different kinds"
+
+
+@case("L12", needs=REGISTRY)
+def a_read_sees_all_changes_that_were_made_together_or_none(h: Harness) -> None:
+    keys = [f"key-{number:02}" for number in range(30)]
+    writer, has_ended = h.connect_again(), Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            value = b"%d" % number
+            writer.write([_change(key, value) for key in keys], together=True, now=h.now_or_none)
+            if has_ended.is_set():
+                return
+
+    def read() -> None:
+        try:
+            for _ in range(10):
+                for entries in (h.store.read(KIND, keys, now=h.now_or_none), h.store.scan(KIND, now=h.now_or_none)):
+                    values = {None if entry is None else entry.value for entry in entries}
+                    assert len(values) <= 1, f"wanted the values of one write, got {values}"
+        finally:
+            has_ended.set()
+
+    h.run_concurrently(write, read)
