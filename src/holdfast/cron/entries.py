@@ -16,7 +16,6 @@ index. They fire nothing, and are removed when they are due.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -135,10 +134,9 @@ def read_state(entry: Entry) -> Stored | None:
 
 
 def changes_of(before: Stored | None, after: Stored | None) -> list[Change]:
-    """Return the changes that create, replace or remove a state, and its key in the index.
+    """Return the changes that create, replace or remove a state, and its key in the index. They are made together.
 
-    Only the change of the entry expects a version. If another scheduler was first, the store refuses that one change,
-    and the others do no harm: the old key does not count any more, and the new one never will.
+    Only the change of the entry expects a version: if another scheduler was first, none is made.
     """
     one = after or before
     assert one is not None, "there is something to change"
@@ -152,8 +150,3 @@ def changes_of(before: Stored | None, after: Stored | None) -> list[Change]:
     if new is not None:
         changes.append(Change(kind=DUE_KIND, key=new, value=b""))
     return changes
-
-
-def in_key_order(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes in the order in which all schedulers lock entries: so no two wait for one another."""
-    return sorted(changes, key=lambda change: (change.kind, change.key))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.cron.entries import ScheduleState, Stored, changes_of, in_key_order
+from holdfast.cron.entries import ScheduleState, Stored, changes_of
 from holdfast.cron.fire import FireJob, adapt_all
 from holdfast.cron.plan import Plan
 from holdfast.cron.schedule import Schedule
@@ -91,26 +91,20 @@ class Firing:
 
     def _store_group(self, steps: Sequence[Step]) -> list[Committed]:
         jobs = [job for step in steps for job in step.jobs]
-        done, enqueued = store_fires(self._app, self._store, jobs, [step.changes() for step in steps])
+        changes = [change for step in steps for change in step.changes()]
+        if jobs and self._app.driver.capabilities.has(Feature.WRITES):
+            enqueued = enqueue_fires(self._app, jobs, changes)
+        else:
+            enqueued = enqueue_fires(self._app, jobs) if jobs else []
+            if not self._store.write(changes):
+                return []
         answers = iter(enqueued)
-        committed = [Committed(step=step, answers=[next(answers) for _ in step.jobs]) for step in steps]
-        return [one for one, is_done in zip(committed, done, strict=True) if is_done]
+        return [Committed(step=step, answers=[next(answers) for _ in step.jobs]) for step in steps]
 
 
-def store_fires(
-    app: Holdfast, store: ScheduleStore, jobs: Sequence[FireJob], groups: Sequence[Sequence[Change]]
-) -> tuple[list[bool], list[Enqueued]]:
-    """Store jobs and groups of changes together. Returns which groups were stored, and the answers for the jobs.
-
-    In one transaction all groups are stored, or ``WriteRefused`` is raised.
-    """
-    requests = [job.request for job in jobs]
-    adapt = partial(adapt_all, jobs)
-    if jobs and app.driver.capabilities.has(Feature.WRITES):
-        writes = in_key_order([change for group in groups for change in group])
-        return [True] * len(groups), app.client.enqueue_with_writes(requests, writes, adapt=adapt)
-    answers = app.client.enqueue_with_writes(requests, (), adapt=adapt) if jobs else []
-    return [version is not None for version in store.write_groups(groups)], answers
+def enqueue_fires(app: Holdfast, jobs: Sequence[FireJob], writes: Sequence[Change] = ()) -> list[Enqueued]:
+    """Store the jobs of fires, and these writes in the same transaction; return the answers."""
+    return app.client.enqueue_with_writes([job.request for job in jobs], writes, adapt=partial(adapt_all, jobs))
 
 
 def _groups(steps: Sequence[Step]) -> list[list[Step]]:

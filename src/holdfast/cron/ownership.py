@@ -18,8 +18,8 @@ from holdfast.cron.plan import first_fire
 from holdfast.cron.reports import Reports
 from holdfast.cron.schedule import Schedule
 from holdfast.cron.signature import Definitions
-from holdfast.cron.store import ScheduleStore
-from holdfast.errors import InvalidInput
+from holdfast.cron.store import MAX_TRIES, ScheduleStore
+from holdfast.errors import InvalidInput, ScheduleConflict
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
@@ -98,9 +98,9 @@ class Ownership:
             return self._skip(stored, next_fire, now)
         if stored.key in self._declared:
             schedule, fingerprint = self._declared[stored.key]
-            return not self._write([(schedule, stored, take_over(schedule, fingerprint, stored.value, now))])
+            return self._write([(schedule, stored, take_over(schedule, fingerprint, stored.value, now))])
         after = replace(stored.value, due=None, undeclared=True)
-        if self._store.replace(stored, Stored(key=stored.key, value=after)) is None:
+        if not self._store.write(changes_of(stored, Stored(key=stored.key, value=after))):
             return False
         self._reports.undeclared(stored.key)
         return True
@@ -111,7 +111,7 @@ class Ownership:
         except InvalidInput:
             return False  # a scheduler with a later version can read it
         after = with_next_fire(stored.key, stored.value, first_fire(schedule, now))
-        if self._store.replace(stored, Stored(key=stored.key, value=after)) is None:
+        if not self._store.write(changes_of(stored, Stored(key=stored.key, value=after))):
             return False
         self._reports.dropped(schedule, next_fire, "no scheduler that may fire it is running")
         return True
@@ -129,13 +129,13 @@ class Ownership:
         code_schedules = len(self._app.code_schedules)
         for start in range(0, len(schedules), BATCH_SCHEDULES):
             batch = [declared[one.name] for one in schedules[start : start + BATCH_SCHEDULES]]
-            refused = self._declare_batch(batch, now)
-            if refused:  # another scheduler was declaring them at the same time
-                self._declare_batch([declared[one.name] for one in refused], now)
+            # Refused while another scheduler declares or fires some of them.
+            if not any(self._declare_batch(batch, now) for _ in range(MAX_TRIES)):
+                raise ScheduleConflict(batch[0][0].name)
         self._declared, self._code_schedules = declared, code_schedules
 
-    def _declare_batch(self, batch: Sequence[tuple[Schedule, str]], now: int) -> list[Schedule]:
-        """Store the schedules that are new or have changed; return those that another scheduler changed meanwhile."""
+    def _declare_batch(self, batch: Sequence[tuple[Schedule, str]], now: int) -> bool:
+        """Store the schedules that are new or have changed; none if another scheduler has changed one meanwhile."""
         stored = self._store.states(schedule.name for schedule, _ in batch)
         decided: list[tuple[Schedule, Stored | None, Declaration]] = []
         for schedule, fingerprint in batch:
@@ -152,21 +152,20 @@ class Ownership:
                 decided.append((schedule, before, decision))
         return self._write(decided)
 
-    def _write(self, decided: Sequence[tuple[Schedule, Stored | None, Declaration]]) -> list[Schedule]:
-        """Store declarations; return the schedules that another scheduler changed meanwhile."""
-        groups = [
-            changes_of(before, Stored(key=schedule.name, value=self._signed(schedule, decision.state)))
+    def _write(self, decided: Sequence[tuple[Schedule, Stored | None, Declaration]]) -> bool:
+        """Store declarations; none if another scheduler has changed one of the schedules meanwhile."""
+        changes = [
+            change
             for schedule, before, decision in decided
             if decision.state is not None
+            for change in changes_of(before, Stored(key=schedule.name, value=self._signed(schedule, decision.state)))
         ]
-        refused = []
-        versions = self._store.write_groups(groups) if groups else []
-        for (schedule, before, decision), version in zip(decided, versions, strict=True):
-            if version is None:
-                refused.append(schedule)
-            elif before is not None:
+        if changes and not self._store.write(changes):
+            return False
+        for schedule, before, decision in decided:
+            if before is not None:
                 self._reports.changed(schedule, decision.reason)
-        return refused
+        return True
 
     def _signed(self, schedule: Schedule, state: ScheduleState) -> ScheduleState:
         return replace(state, signature=self._definitions.sign(schedule))

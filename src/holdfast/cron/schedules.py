@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, TypeAlias
 from holdfast.clock import from_datetime
 from holdfast.cron.declaration import Declaration, declare, resumed
 from holdfast.cron.dependencies import check_dependencies, execution_order
-from holdfast.cron.entries import ScheduleState, Source, Stored, rekeyed, with_next_fire
+from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, rekeyed, with_next_fire
 from holdfast.cron.expression import MAX_FIRES
 from holdfast.cron.fire import FireJob, fire_id, fire_job, trigger_job
-from holdfast.cron.firing import store_fires
+from holdfast.cron.firing import enqueue_fires
 from holdfast.cron.reports import Fired, FireStatus, Reports, fire_instant
 from holdfast.cron.schedule import Schedule
 from holdfast.cron.signature import Definitions
-from holdfast.cron.store import ScheduleStore
+from holdfast.cron.store import MAX_TRIES, ScheduleStore
 from holdfast.errors import InvalidInput, ScheduleConflict, ScheduleNotFound
 from holdfast.model import bounds
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
-MAX_TRIES = 10  # of a change, while schedulers fire the same schedule
 MAX_BACKFILL_FIRES = 1_000  # of one call, unless the caller sets another limit
 BACKFILL_BATCH = 500  # fires in one transaction
 
@@ -144,7 +143,7 @@ class Schedules:
             raise InvalidInput("schedule", wanted=wanted, got=name)
         for _ in range(MAX_TRIES):
             stored = self._find(name)
-            if self._store.replace(stored, None) is not None:
+            if self._store.write(changes_of(stored, None)):
                 return
         raise ScheduleConflict(name)
 
@@ -192,9 +191,8 @@ class Schedules:
 
     def _enqueue(self, jobs: Sequence[FireJob], now: int) -> Fires:
         reports = self._reports
-        _, answers = store_fires(self._app, self._store, jobs, ())
         done = []
-        for job, answer in zip(jobs, answers, strict=True):
+        for job, answer in zip(jobs, enqueue_fires(self._app, jobs), strict=True):
             reports.fired(job, answer.id, now, existed=answer.existed)
             status = FireStatus.EXISTED if answer.existed else FireStatus.ENQUEUED
             done.append(_fired(job.schedule, job.fire, status, answer.id))
@@ -256,7 +254,7 @@ class Schedules:
                 assert before is not None
                 return _info(before)
             after = Stored(key=name, value=decision.state)
-            if store.replace(before, after) is not None:
+            if store.write(changes_of(before, after)):
                 if before is not None:
                     self._reports.changed(after.value.schedule, decision.reason)
                 return _info(after)

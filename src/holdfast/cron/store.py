@@ -13,8 +13,6 @@ from holdfast.cron.entries import (
     WATCH_KIND,
     DueKey,
     Stored,
-    changes_of,
-    in_key_order,
     read_due_key,
     read_state,
 )
@@ -24,6 +22,7 @@ from holdfast.errors import Unsupported
 from holdfast.model.registry import Change
 
 CLOCK_KIND, CLOCK_KEY = "schedule.clock", "clock"
+MAX_TRIES = 10  # of a change, while schedulers change the same schedules
 FIRST_PAGE_ENTRIES = 16  # of the index: all that a tick reads while nothing is due
 PAGE_ENTRIES = 500
 
@@ -87,38 +86,14 @@ class ScheduleStore:
         found = (read_state(entry) for entry in self.store.scan(STATE_KIND, after=after, limit=limit))
         return [one for one in found if one is not None]
 
-    def replace(self, before: Stored | None, after: Stored | None) -> int | None:
-        """Create, replace or remove a state and its key in the index.
-
-        Returns the new version, 0 after a removal; None if the entry had another version.
-        """
-        [version] = self.write_groups([changes_of(before, after)])
-        return version
-
-    def write_groups(self, groups: Sequence[Sequence[Change]]) -> list[int | None]:
-        """Make groups of changes in one transaction; return the new versions of the first change of each group.
-
-        Where it is None because the entry had another version, a second call removes what the group has added.
-        """
-        answers = iter(self.store.write([change for group in groups for change in group]))
-        versions: list[int | None] = []
-        undo: list[Change] = []
-        for group in groups:
-            (_, first), *others = [(change, next(answers)) for change in group]
-            versions.append(None if first is None else first.version)
-            if first is None:
-                undo += [
-                    Change(kind=change.kind, key=change.key, value=None, version=entry.version)
-                    for change, entry in others
-                    if change.value is not None and entry is not None
-                ]
-        if undo:
-            self.store.write(in_key_order(undo))
-        return versions
+    def write(self, changes: Sequence[Change]) -> bool:
+        """Make all changes, or none if another scheduler has changed one of the entries; return if they are made."""
+        return None not in self.store.write(changes, together=True)
 
     def remove_due(self, keys: Sequence[DueKey]) -> None:
         """Remove keys of the index that do not count, and the watches of an older version. No call without keys."""
         changes = [Change(kind=DUE_KIND, key=key.text, value=None) for key in keys]
-        changes += [Change(kind=WATCH_KIND, key=key.key, value=None) for key in keys if key.kind == WATCH_KIND]
+        watches = {key.key for key in keys if key.kind == WATCH_KIND}  # an old key may name a watch of another key
+        changes += [Change(kind=WATCH_KIND, key=watch, value=None) for watch in watches]
         if changes:
-            self.store.write(in_key_order(changes))
+            self.write(changes)

@@ -13,6 +13,7 @@ from holdfast.cron.entries import (
     STATE_KIND,
     WATCH_KIND,
     Stored,
+    changes_of,
     make_due_key,
     read_due_key,
     with_next_fire,
@@ -74,7 +75,8 @@ def test_what_an_older_version_left_behind_fires_nothing_and_is_removed(app, sto
         (STATE_KIND, NIGHTLY.name): state,
     }
     store.write([Change(kind=kind, key=key, value=json.dumps(value).encode()) for (kind, key), value in left.items()])
-    store.write([Change(kind=DUE_KIND, key=str(value["due"]), value=b"") for value in left.values()])
+    keys = [*(str(value["due"]) for value in left.values()), f"{due}.w.{hook}.00000000"]  # two of one watch
+    store.write([Change(kind=DUE_KIND, key=key, value=b"") for key in keys])
     assert app.schedules.get(NIGHTLY.name).schedule == replace(NIGHTLY, depends_on=("load",))
     clock.advance(timedelta(minutes=61))
     assert [fired.schedule for fired in runner.run()] == [NIGHTLY.name]
@@ -91,7 +93,7 @@ def test_a_refused_write_leaves_nothing_behind(app, store):
     app.schedules.resume(NIGHTLY.name)
     [valid] = due_keys(store)
     late = with_next_fire(NIGHTLY.name, replace(old.value, last_fire=1), 5 * MINUTE)
-    assert schedules.replace(old, Stored(key=NIGHTLY.name, value=late)) is None
+    assert not schedules.write(changes_of(old, Stored(key=NIGHTLY.name, value=late)))
     assert due_keys(store) == [valid]
     assert app.schedules.get(NIGHTLY.name).last_fire is None
 

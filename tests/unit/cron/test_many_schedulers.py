@@ -16,6 +16,7 @@ from holdfast.connect import connect
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.capabilities import Feature
+from holdfast.errors import ScheduleConflict
 from holdfast.model.filters import JobFilter
 from holdfast.model.settlement import Ack
 from tests.unit.cron.crashing_store import CrashingStore, Died
@@ -212,3 +213,32 @@ def test_a_fire_that_another_scheduler_was_faster_with_does_not_stop_the_others(
 
         slow.enqueue = pause_one
         assert sorted(fired.schedule for fired in runner.run()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("times", [1, 3, 100])
+def test_schedules_that_another_scheduler_changes_meanwhile_are_declared_again(times):
+    """The other scheduler changes one of the schedules between the read and the write of this one."""
+    clock = ManualClock(from_datetime(START))
+    with connect("memory://", clock=clock) as store:
+        CronRunner(make_app(store, clock)).run()
+        faster, slow, changes = Holdfast(driver=store, clock=clock), CrashingStore(store), iter(range(times))
+
+        def change_one(*args, **kwargs):
+            answer = store.read(*args, **kwargs)
+            if next(changes, None) is not None:
+                faster.schedules.pause("c")
+                faster.schedules.resume("c")
+            return answer
+
+        slow.read = change_one
+        app = Holdfast(driver=slow, clock=clock)
+        for name in ("c", "d"):
+            app.cron(name).every_minutes(10).run("report", None)
+        runner = CronRunner(app)
+        if times == 100:
+            with pytest.raises(ScheduleConflict, match="schedule c"):
+                runner.run()
+            assert faster.schedules.get("d") is None
+        else:
+            runner.run()
+            assert [faster.schedules.get(name).schedule for name in ("c", "d")] == list(app.declared_schedules())
