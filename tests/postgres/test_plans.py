@@ -15,6 +15,7 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import DAY, MINUTE
+from holdfast.drivers.packing import MAX_INLINE_BYTES
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
 from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
@@ -31,7 +32,7 @@ from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until
 
-TABLES = "jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes|domains|ended_offsets"
+TABLES = "jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes|domains|ended_offsets|payloads"
 FULL_READ = re.compile(rf"Seq Scan on ({TABLES})\b")
 # A batch that is compared with the rows of a table, instead of a probe for each item: all rows are read, and not locked
 # in the order of the batch.
@@ -324,6 +325,36 @@ INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, c
 SELECT 'main', 'isolated-' || n, 'q', 't', 0, {NOW - 10**6} + n, 0, 0, 25, 1, '{{}}'
   FROM generate_series(1, 100000) AS n
 """
+
+
+def test_large_payloads_are_found_by_their_numbers(url):
+    """Plans made for an empty table."""
+    count, k = 20_000, 100
+    jobs = [_record(n, domain=None, idempotency_key=None, payload=b"1" * (MAX_INLINE_BYTES + 1)) for n in range(k)]
+    known = [_record(n, id=f"ended-{n + 1}", domain=None, idempotency_key=None) for n in range(k)]
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        explained = ExplainedSession(url)
+        for is_full in (False, True):
+            if is_full:
+                explained.connection.execute(
+                    f"INSERT INTO payloads SELECT -n, 'main', 'x' FROM generate_series(1, {count}) AS n"
+                )
+                explained.connection.execute(INSERT_ENDED.replace("200000", str(k)))
+                explained.connection.execute("UPDATE ended SET payload = NULL, payload_seq = -seq")
+                store.enqueue(jobs, now=NOW)
+            queues, ids = pack_texts(["q"]), pack_texts([job.id for job in known])
+            budget = (1 << 30, Isolation.SHARE.value, False)
+            pages = {}
+            for verb, *arguments in (
+                ("enqueue", NOW, None, True, 1, *pack_jobs(jobs)),
+                ("enqueue", NOW, None, True, 1, *pack_jobs(known)),
+                ("reserve", NOW, queues, None, k, MINUTE, "w", b"\0" * 16 * k, *budget),
+                ("purge", NOW, ids),
+                ("trim_expired", NOW, 1, 1, k),
+            ):
+                _, pages[verb] = explained.call(verb, "main", *arguments)
+            assert all(each <= _most_pages(k) for each in pages.values()), pages
+        explained.connection.close()
 
 
 @pytest.mark.parametrize("analyzed", [False, True])

@@ -7,8 +7,8 @@ import pytest
 
 import holdfast
 from holdfast.clock import HOUR
+from holdfast.drivers.packing import MAX_INLINE_BYTES
 from holdfast.drivers.sqlite.migrations import load, migrate
-from holdfast.drivers.sqlite.rows import MAX_INLINE_BYTES
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests import large_payloads

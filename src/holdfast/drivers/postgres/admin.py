@@ -169,6 +169,12 @@ def count_expired_leases(database: Database, expired_for: int, caller_now: int |
     return int(count)
 
 
+def count_stray_payloads(database: Database) -> int:
+    """Return how many large payloads have no job: none, unless rows were changed by hand; at most REAP_LIMIT."""
+    [(count,)] = database.query("admin/count_stray_payloads", {"limit": REAP_LIMIT})
+    return int(count)
+
+
 def table_sizes(database: Database) -> dict[str, int]:
     """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
     return dict(database.query("admin/table_sizes", {"schema": database.statements.schema}))

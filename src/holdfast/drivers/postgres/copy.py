@@ -2,7 +2,8 @@
 
 COPY costs a few round trips (the clock, the keys, the rows, a probe of ended jobs, the commit) and cannot answer for
 jobs that exist. If an id or key of the batch is known, the functions here return None and the caller uses ``enqueue``.
-They do so for jobs with offsets, too: these are often sent again, and one known offset would abort the COPY.
+They do so for jobs with offsets, too: these are often sent again, and one known offset would abort the COPY. And for
+batches with large payloads: most of their time is the writing of the payloads, and these go to another table.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TypeAlias
 
 import psycopg
 
+from holdfast.drivers.packing import MAX_INLINE_BYTES
 from holdfast.drivers.postgres import copy_rows
 from holdfast.drivers.postgres.arrays import Array, pack_bigints, pack_integers, pack_texts
 from holdfast.drivers.postgres.connections import Connection
@@ -35,9 +37,9 @@ def copy_jobs(
     *,
     owns_transaction: bool,
 ) -> list[Enqueued] | None:
-    """Store all jobs and return the answers; store none and return None if they are few, or known, or have offsets."""
+    """Store all jobs and return the answers; store none and return None if only ``enqueue`` can store them."""
     shapes = representatives(jobs)
-    if len(jobs) < MIN_COPY_JOBS or any(job.offset is not None for job in shapes):
+    if len(jobs) < MIN_COPY_JOBS or any(job.offset is not None for job in shapes) or _has_large_payload(jobs):
         return None
     lanes = _lanes_of(shapes)
     domains = {(job.queue, job.domain) for job in shapes if job.domain is not None}
@@ -67,7 +69,7 @@ def copy_leased_jobs(
 ) -> list[Reservation] | None:
     """Store and lease all jobs; store none and return None as ``copy_jobs`` does, or if the jobs must wait."""
     template = jobs.template
-    if len(jobs) < MIN_COPY_JOBS or must_wait(jobs):
+    if len(jobs) < MIN_COPY_JOBS or must_wait(jobs) or _has_large_payload(jobs):
         return None
     columns = tuple(name for name in copy_rows.columns_of(jobs) if name not in copy_rows.LEASE_COLUMNS)
     try:
@@ -119,6 +121,11 @@ def _finish(
 
 def _ids_of(jobs: Sequence[JobRecord]) -> Sequence[str]:
     return jobs.ids if isinstance(jobs, JobBatch) else [job.id for job in jobs]
+
+
+def _has_large_payload(jobs: Sequence[JobRecord]) -> bool:
+    payloads = jobs.payloads if isinstance(jobs, JobBatch) else [job.payload for job in jobs]
+    return max(map(len, payloads)) > MAX_INLINE_BYTES
 
 
 def _lanes_of(jobs: Sequence[JobRecord]) -> Lanes:

@@ -103,6 +103,10 @@ class PostgresEngine(Engine):
         """Return the state of the hot tables, for ``holdfast doctor``."""
         return admin.table_health(self._database)
 
+    def count_stray_payloads(self) -> int:
+        """Return how many large payloads have no job, for ``holdfast doctor``; at most REAP_LIMIT."""
+        return admin.count_stray_payloads(self._database)
+
     def _notify_own_threads(self) -> None:
         """Wake the waiting threads of this process without a round trip."""
         if self._listener is not None:

@@ -10,6 +10,7 @@ GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.jobs, {schema}.arrivals, {schema}.ended TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.ledger, {schema}.spaces, {schema}.dedupe TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.settings, {schema}.registry, {schema}.notes TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.payloads TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.limit_keys, {schema}.key_changes TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.domains, {schema}.ended_offsets TO {role};
 GRANT SELECT ON {schema}.origin, {schema}.migrations, {schema}.functions TO {role};

@@ -67,7 +67,7 @@ class Statements:
 
         PostgreSQL knows the size of a large value without reading it.
         """
-        size = "octet_length(payload) + coalesce(octet_length(result), 0)"
+        size = "coalesce(octet_length(payload), 0) + coalesce(octet_length(result), 0)"
         order = f"ORDER BY id {'DESC' if newest else 'ASC'}"
         named = join_columns(columns)
         sized = (

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.drivers.answers import Stored
-from holdfast.drivers.packing import digest_of, to_json
+from holdfast.drivers.packing import MAX_INLINE_BYTES, digest_of, to_json
 from holdfast.drivers.requests import Enqueue
 from holdfast.drivers.sqlite import offsets, registry
 from holdfast.drivers.sqlite.admin import purge
 from holdfast.drivers.sqlite.domains import assign_turns
 from holdfast.drivers.sqlite.offsets import KnownOffset
 from holdfast.drivers.sqlite.reserve import is_limited
-from holdfast.drivers.sqlite.rows import MAX_INLINE_BYTES, insert_leased_row, insert_row
+from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord

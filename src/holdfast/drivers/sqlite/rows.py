@@ -20,8 +20,6 @@ from holdfast.model.order import Lane
 _LANE = tuple(name for name in Lane._fields if name != "isolated")
 _STORED = tuple(name for name in names_of(JOB_COLUMNS) if name != "state" and name not in ENDED_ONLY)
 
-MAX_INLINE_BYTES = 8 << 10  # of a payload in the row of its job; docs/adr/0050-large-payloads.md has the measurements
-
 _PACKED = ("meta", "payload")
 INSERT_COLUMNS = (*_PACKED, "payload_seq", *(name for name in _STORED if name not in _PACKED))
 """The columns of a new job; those that are not simply a field of it come first."""

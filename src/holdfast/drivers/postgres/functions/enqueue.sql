@@ -13,7 +13,7 @@
 -- Shape: a job is inserted first and looked up in `ended` and ended_offsets afterwards, under a newer snapshot. In the other
 -- order a job that ends between the two steps would be stored twice. Jobs with offsets are inserted in the order of their
 -- offsets: two calls that share offsets wait for each other in one direction. Their places in the order of arrival are
--- drawn before. A key is looked up inside LATERAL ... OFFSET 0: a plain join, planned while the table was empty, compared
+-- drawn before. Large payloads are stored last, of the jobs that stay. A key is looked up inside LATERAL ... OFFSET 0: a plain join, planned while the table was empty, compared
 -- every key of the batch with every stored key. See README.md, Stable plans.
 CREATE OR REPLACE FUNCTION enqueue(
   _space text, _caller_now bigint, _channel text, _owns_transaction boolean, _window bigint, _digest bytea[],
@@ -25,6 +25,7 @@ DECLARE
   _known integer[];       -- items that were answered: those whose key exists are, before anything is inserted
   _seqs bigint[];         -- of the items, if the batch has offsets
   _inserted text[];       -- ids
+  _large integer;         -- how many of them have payloads with rows of their own
   _rejected text[];       -- ids that were inserted and must be removed again
   _rejected_items integer[];
   _existing text[];
@@ -55,16 +56,17 @@ BEGIN
     _seqs := ARRAY(SELECT nextval('jobs_seq_seq') FROM generate_series(1, cardinality(_id)));
   END IF;
   WITH inserted AS (
-    INSERT INTO jobs (seq, {stored_columns}, space, turn, available_at, enqueued_at) OVERRIDING SYSTEM VALUE
-    SELECT coalesce(_seqs[a.item], nextval('jobs_seq_seq')), {a.stored_columns}, _space, a.domain IS NULL,
-           coalesce(a.run_at, _now), _now
+    INSERT INTO jobs (seq, {stored_columns}, payload_seq, space, turn, available_at, enqueued_at) OVERRIDING SYSTEM VALUE
+    SELECT coalesce(_seqs[a.item], nextval('jobs_seq_seq')), {a.inserted_columns},
+           CASE WHEN octet_length(a.payload) > {max_inline_bytes} THEN nextval('jobs_seq_seq') END, _space,
+           a.domain IS NULL, coalesce(a.run_at, _now), _now
       FROM unnest({stored_arguments}) WITH ORDINALITY AS a ({stored_columns}, item)
      WHERE _known IS NULL OR a.item NOT IN (SELECT unnest(_known))
      ORDER BY CASE WHEN a."offset" IS NOT NULL THEN ROW(a.queue, a.domain, a."offset") END, a.item
     ON CONFLICT DO NOTHING
-    RETURNING id
+    RETURNING id, payload_seq
   )
-  SELECT array_agg(id) INTO _inserted FROM inserted;
+  SELECT array_agg(id), count(payload_seq) INTO _inserted, _large FROM inserted;
 
   -- An id that has ended is not stored again.
   SELECT array_agg(a.id) INTO _rejected
@@ -87,7 +89,7 @@ BEGIN
         WHERE o.space = _space AND o.queue = a.queue AND o.domain = a.domain AND o.first <= a.place
         ORDER BY o.first DESC LIMIT 1) AS o
       LEFT JOIN LATERAL (
-       SELECT e.id, e.payload FROM ended AS e
+       SELECT e.id, coalesce(e.payload, load_payload(e.payload_seq)) AS payload FROM ended AS e
         WHERE e.space = _space AND e.queue = a.queue AND e.domain = a.domain AND e."offset" = a.place
         ORDER BY e.seq DESC LIMIT 1) AS e ON true
      WHERE o.last >= a.place AND (a.id IN (SELECT unnest(_inserted))) IS TRUE;
@@ -108,15 +110,17 @@ BEGIN
            a.place IS NOT NULL AND j.id IS NULL AND e.id IS NULL AND o.id IS NULL
       FROM unnest(_id, _payload, _queue, _domain, _offset) WITH ORDINALITY AS a (id, payload, queue, domain, place, item)
       LEFT JOIN LATERAL (
-        SELECT j.id, j.payload FROM jobs AS j WHERE j.space = _space AND j.id = a.id OFFSET 0) AS j ON true
+        SELECT j.id, coalesce(j.payload, load_payload(j.payload_seq)) AS payload FROM jobs AS j
+         WHERE j.space = _space AND j.id = a.id OFFSET 0) AS j ON true
       LEFT JOIN LATERAL (
-        SELECT e.id, e.payload FROM ended AS e WHERE j.id IS NULL AND e.space = _space AND e.id = a.id OFFSET 0) AS e ON true
+        SELECT e.id, coalesce(e.payload, load_payload(e.payload_seq)) AS payload FROM ended AS e
+         WHERE j.id IS NULL AND e.space = _space AND e.id = a.id OFFSET 0) AS e ON true
       LEFT JOIN LATERAL (
-        SELECT o.id, o.payload FROM jobs AS o
+        SELECT o.id, coalesce(o.payload, load_payload(o.payload_seq)) AS payload FROM jobs AS o
          WHERE j.id IS NULL AND e.id IS NULL AND o.space = _space AND o.queue = a.queue AND o.domain = a.domain
            AND o."offset" = a.place OFFSET 0) AS o ON true
       LEFT JOIN LATERAL (
-        SELECT p.id, p.payload FROM ended AS p
+        SELECT p.id, coalesce(p.payload, load_payload(p.payload_seq)) AS payload FROM ended AS p
          WHERE j.id IS NULL AND e.id IS NULL AND o.id IS NULL AND p.space = _space AND p.queue = a.queue
            AND p.domain = a.domain AND p."offset" = a.place
          ORDER BY p.seq DESC LIMIT 1) AS p ON true
@@ -180,6 +184,15 @@ BEGIN
     END IF;
   END IF;
 
+  IF _large > 0 THEN
+    INSERT INTO payloads (seq, space, payload)
+    SELECT j.payload_seq, _space, a.payload
+      FROM (SELECT _space AS space, u.* FROM unnest(_id, _payload) AS u (id, payload)
+             WHERE octet_length(u.payload) > {max_inline_bytes} AND (u.id IN (SELECT unnest(_inserted))) IS TRUE
+            OFFSET 0) AS a
+      JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id;
+  END IF;
+
   IF _domain IS NOT NULL THEN
     INSERT INTO arrivals (space, queue, domain)
     SELECT DISTINCT _space, a.queue, a.domain
@@ -206,6 +219,7 @@ CREATE OR REPLACE FUNCTION enqueue_one(
 DECLARE
   _now bigint := effective_now(_caller_now);
   _is_key_known boolean := false;
+  _payload_seq bigint := CASE WHEN octet_length(_payload) > {max_inline_bytes} THEN nextval('jobs_seq_seq') END;
   _is_inserted boolean := false;
   _is_new boolean;
 BEGIN
@@ -223,8 +237,8 @@ BEGIN
       SELECT FROM dedupe AS d WHERE d.space = _space AND d.queue = _queue AND d.key = _idempotency_key);
   END IF;
   IF NOT _is_key_known THEN
-    INSERT INTO jobs ({stored_columns}, space, turn, available_at, enqueued_at)
-    VALUES ({stored_arguments}, _space, _domain IS NULL, coalesce(_run_at, _now), _now)
+    INSERT INTO jobs ({stored_columns}, payload_seq, space, turn, available_at, enqueued_at)
+    VALUES ({inserted_arguments}, _payload_seq, _space, _domain IS NULL, coalesce(_run_at, _now), _now)
     ON CONFLICT (space, id) DO NOTHING;
     _is_inserted := FOUND;
   END IF;
@@ -247,7 +261,12 @@ BEGIN
     END IF;
     SELECT e.existing, e.conflict INTO existing, conflict
       FROM enqueue(_space, _now, NULL, _owns_transaction, _window, ARRAY[_digest], {stored_singletons}) AS e;
-  ELSIF _domain IS NOT NULL THEN
+    RETURN;
+  END IF;
+  IF _payload_seq IS NOT NULL THEN
+    INSERT INTO payloads (seq, space, payload) VALUES (_payload_seq, _space, _payload);
+  END IF;
+  IF _domain IS NOT NULL THEN
     INSERT INTO arrivals (space, queue, domain) VALUES (_space, _queue, _domain);
   END IF;
 END $$;

@@ -51,7 +51,7 @@ END $$;
 
 
 -- name: purge
--- Remove ended jobs and their notes for good. Return their ids. A domain that such a job halted goes on.
+-- Remove ended jobs, their payloads and their notes for good. Return their ids. A domain that such a job halted goes on.
 --
 -- Readers of the ledger have read up to (_read_xid, _read_seq), NULL without readers: jobs with later rows stay. At most
 -- 10000 later rows are read (FIND_LIMIT in drivers/contract.py). If there are more, jobs that ended after them stay,
@@ -68,6 +68,7 @@ DECLARE
   _unread text[];
   _unread_since bigint;
   _removed text[];
+  _large bigint[];        -- their payloads with rows of their own
   _halting text[];
   _queues text[];         -- of the domains that they halted
   _domains text[];
@@ -108,9 +109,13 @@ BEGIN
     DELETE FROM notes AS n USING removed AS r
      WHERE r.noted AND n.space = ANY (ARRAY[_space]) AND n.job_id = r.id
   )
-  SELECT array_agg(r.id), array_agg(r.id) FILTER (WHERE r.is_halting), array_agg(r.queue) FILTER (WHERE r.is_halting),
+  SELECT array_agg(r.id), array_agg(r.payload_seq) FILTER (WHERE r.payload_seq IS NOT NULL),
+         array_agg(r.id) FILTER (WHERE r.is_halting), array_agg(r.queue) FILTER (WHERE r.is_halting),
          array_agg(r.domain) FILTER (WHERE r.is_halting)
-    INTO _removed, _halting, _queues, _domains FROM removed AS r;
+    INTO _removed, _large, _halting, _queues, _domains FROM removed AS r;
+  IF _large IS NOT NULL THEN
+    DELETE FROM payloads AS p WHERE p.seq = ANY (_large);
+  END IF;
   IF _halting IS NOT NULL THEN
     PERFORM clear_halts(_space, _halting, _queues, _domains);
   END IF;
@@ -186,8 +191,8 @@ END $$;
 
 
 -- name: trim_expired
--- Remove what is older than its retention, oldest first, at most _limit rows of each table: done and cancelled jobs,
--- ledger rows, idempotency keys, registry entries and limit keys. Return how many rows of the first four were removed.
+-- Remove what is older than its retention, oldest first, at most _limit rows of each table: done and cancelled jobs
+-- with their payloads, ledger rows, idempotency keys, registry entries and limit keys. Return how many rows of the first four were removed.
 -- Of the idempotency keys whose window has ended, one call looks at ten times _limit at most. Readers of the ledger have
 -- read up to (_read_xid, _read_seq), NULL without readers: later rows stay, and the jobs that ended since then. A row
 -- may be committed an hour after its ended_at (MAX_COMMIT_DELAY in model/ledger_reader.py).
@@ -212,6 +217,7 @@ DECLARE
   _xid xid8;
   _seq bigint;
   _due tid[];
+  _large bigint[];        -- the payloads of removed jobs that have rows of their own
   _asked integer;
   _removed integer;
 BEGIN
@@ -226,12 +232,15 @@ BEGIN
      WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM ended AS o
                                 WHERE o.space = _space AND o.state <> 'dead' AND o.ended_at <= _ended_before
                                 ORDER BY o.ended_at LIMIT _limit FOR UPDATE SKIP LOCKED))
-    RETURNING e.id, e.noted
+    RETURNING e.id, e.noted, e.payload_seq
   ), notes_removed AS (
     DELETE FROM notes AS n USING removed AS r
      WHERE r.noted AND n.space = ANY (ARRAY[_space]) AND n.job_id = r.id
   )
-  SELECT count(*) INTO jobs FROM removed;
+  SELECT count(*), array_agg(r.payload_seq) FILTER (WHERE r.payload_seq IS NOT NULL) INTO jobs, _large FROM removed AS r;
+  IF _large IS NOT NULL THEN
+    DELETE FROM payloads AS p WHERE p.seq = ANY (_large);
+  END IF;
 
   -- One transaction at a time: spaces.trimmed_* and the removed rows must agree.
   PERFORM pg_advisory_xact_lock(1212106566, hashtext(_space) | (-2147483648)::integer);

@@ -328,7 +328,7 @@ BEGIN
                      ORDER BY j.priority DESC, j.available_at, j.seq);
   END IF;
 
-  IF _max_bytes < (SELECT sum(octet_length(j.payload)) FROM jobs AS j WHERE j.ctid = ANY (_taken)) THEN
+  IF _max_bytes < (SELECT sum(octet_length(coalesce(j.payload, load_payload(j.payload_seq)))) FROM jobs AS j WHERE j.ctid = ANY (_taken)) THEN
     _taken := fit_bytes(_taken, _max_bytes);
   END IF;
 
@@ -353,7 +353,7 @@ BEGIN
    WHERE j.ctid = t.job_ctid
   RETURNING j.token, j.fence, j.expires_at,
             CASE WHEN j.noted THEN (SELECT n.checkpoint FROM notes AS n WHERE n.space = _space AND n.job_id = j.id) END,
-            j.isolated, {j.stored_columns};
+            j.isolated, {j.leased_columns};
   IF _keyed IS NOT NULL THEN
     PERFORM unpark_jobs(_space, _now, _key_queues, _keys, false);
   END IF;

@@ -248,8 +248,15 @@ END $$;
 -- Locks: the removed rows. Index: the primary keys of jobs and ended; it reads all jobs of the space. The driver calls
 -- this function when ending a job has failed with a unique violation, and then repeats the call.
 CREATE OR REPLACE FUNCTION remove_repeated_endings(_space text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _large bigint[];        -- the payloads that only the removed rows name
 BEGIN
-  DELETE FROM ended AS e
-   USING (SELECT j.space, j.id FROM jobs AS j WHERE j.space = _space ORDER BY j.id OFFSET 0) AS a
-   WHERE e.space = ANY (ARRAY[a.space]) AND e.id = a.id;
+  WITH removed AS (
+    DELETE FROM ended AS e
+     USING (SELECT j.space, j.id, j.payload_seq FROM jobs AS j WHERE j.space = _space ORDER BY j.id OFFSET 0) AS a
+     WHERE e.space = ANY (ARRAY[a.space]) AND e.id = a.id
+    RETURNING e.payload_seq, a.payload_seq AS kept_seq
+  )
+  SELECT array_agg(r.payload_seq) INTO _large FROM removed AS r WHERE r.payload_seq IS DISTINCT FROM r.kept_seq;
+  DELETE FROM payloads AS p WHERE p.seq = ANY (_large);
 END $$;

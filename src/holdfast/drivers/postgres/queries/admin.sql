@@ -95,6 +95,18 @@ SELECT queue, type,
  GROUP BY 1, 2, 3
 
 
+-- name: count_stray_payloads
+-- The number of large payloads without a job, up to a limit. Shape: reads all jobs of the space, if there are large payloads.
+-- EXCEPT compares sorted or hashed numbers whatever the statistics say; NOT EXISTS may compare each with each.
+SELECT count(*)
+  FROM (SELECT seq FROM holdfast.payloads WHERE space = %(space)s
+        EXCEPT
+        (SELECT payload_seq FROM holdfast.jobs WHERE space = %(space)s AND payload_seq IS NOT NULL
+         UNION ALL
+         SELECT payload_seq FROM holdfast.ended WHERE space = %(space)s AND payload_seq IS NOT NULL)
+        LIMIT %(limit)s) AS stray
+
+
 -- name: find
 -- A page of jobs in the order of ids, or the reverse: one ordered read for jobs that have not ended, one for done jobs, one for dead
 -- ones and one for cancelled ones, merged.

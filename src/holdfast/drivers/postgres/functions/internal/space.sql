@@ -20,7 +20,8 @@ BEGIN
   RETURN ARRAY(
     SELECT s.job_ctid
       FROM (SELECT t.job_ctid, t.item,
-                   sum(octet_length(j.payload)) OVER (ORDER BY t.item ROWS UNBOUNDED PRECEDING) AS total
+                   sum(octet_length(coalesce(j.payload, load_payload(j.payload_seq))))
+                     OVER (ORDER BY t.item ROWS UNBOUNDED PRECEDING) AS total
               FROM unnest(_taken) WITH ORDINALITY AS t (job_ctid, item) JOIN jobs AS j ON j.ctid = t.job_ctid) AS s
      WHERE s.item = 1 OR s.total <= _max_bytes ORDER BY s.item);
 END $$;
@@ -109,6 +110,15 @@ BEGIN
     PERFORM pg_notify(_channel, _space);
   END IF;
 END $$;
+
+
+-- name: load_payload
+-- Return a payload that is not in the row of its job; NULL if somebody has removed it.
+--
+-- Locks: none. Index: the primary key. Shape: the answer refers to the stored value. A caller that asks only for its length
+-- does not read it.
+CREATE OR REPLACE FUNCTION load_payload(_payload_seq bigint) RETURNS bytea LANGUAGE sql STABLE
+RETURN (SELECT p.payload FROM payloads AS p WHERE p.seq = _payload_seq);
 
 
 -- name: space_tables
