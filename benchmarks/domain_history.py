@@ -21,6 +21,7 @@ from benchmarks.jobs import FILL_BATCH, QUEUE, make_records
 from benchmarks.processes import run_timed
 from holdfast import connect
 from holdfast.driver import MINUTE, Ack, Store
+from holdfast.drivers.requests import Cancel
 
 FEW = 100
 OFFSETS = 300  # of one round, each with an enqueue, a reserve and an ack
@@ -79,7 +80,7 @@ def _end_offsets(store: Store, domain: str, count: int) -> None:
     for start in range(0, count, FILL_BATCH):
         records = make_records(min(FILL_BATCH, count - start))
         store.enqueue([replace(one, domain=domain, offset=offset) for offset, one in enumerate(records, start)])
-        store.cancel([one.id for one in records])
+        store.do(Cancel(job_ids=[one.id for one in records]))
 
 
 def _vacuum(url: str) -> None:

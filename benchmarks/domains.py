@@ -23,6 +23,7 @@ from benchmarks.jobs import FILL_BATCH, QUEUE, TYPE, fill, make_records
 from benchmarks.processes import run_timed
 from holdfast import Fixed, Holdfast, Worker, WorkerOptions, connect
 from holdfast.driver import Gaps, JobRecord, QueueSettings, Store
+from holdfast.drivers.requests import Configure
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 1_000_000
@@ -118,7 +119,7 @@ def _compare_beside_domains(store: str, make_url: MakeUrl, jobs: int) -> Compari
         url = make_url()
         with connect(url) as opened:
             if domains:
-                opened.configure("waiting", QueueSettings(gaps=Gaps.WAIT))
+                opened.do(Configure(queue="waiting", settings=QueueSettings(gaps=Gaps.WAIT)))
                 records = make_records(10_000, queue="waiting")
                 opened.enqueue([replace(one, domain=f"d{place}", offset=1) for place, one in enumerate(records)])
             fill(opened, jobs)

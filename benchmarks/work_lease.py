@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.comparison import Comparison, compare_throughput
 from holdfast import connect
+from holdfast.drivers.requests import Read
 from holdfast.ordering import Acquired, WorkLease
 from holdfast.ordering.domain_entry import KIND, head_key
 
@@ -32,7 +33,9 @@ def measure(folder: Path) -> Iterator[Comparison]:
         stored.next["many"] = lease.set_watermark("many", MANY)
         yield _compare("on SQLite", stored, STORED_OFFSETS)
         few, many = (
-            len(entry.value or b"") for entry in store.read(KIND, [head_key("few"), head_key("many")]) if entry
+            len(entry.value or b"")
+            for entry in store.do(Read(kind=KIND, keys=[head_key("few"), head_key("many")]))
+            if entry
         )
     yield Comparison(
         question="Work lease on SQLite: bytes of a domain with 1,000,000 processed offsets / with 100",

@@ -6,17 +6,18 @@ import tempfile
 
 from holdfast import Client, JobRequest, LeaseError, State, connect
 from holdfast.driver import MINUTE, SECOND, Change, Store, ack
+from holdfast.drivers.requests import Read, Write
 
 
 def acquire(store: Store, name: str, owner: str) -> int | None:
     """Return the version of the lock, or None if another owner holds it. The lock expires after a minute."""
-    [entry] = store.write([Change(kind="lock", key=name, value=owner.encode(), version=0, ttl=MINUTE)])
+    [entry] = store.do(Write(changes=[Change(kind="lock", key=name, value=owner.encode(), version=0, ttl=MINUTE)]))
     return None if entry is None else entry.version
 
 
 def release(store: Store, name: str, version: int) -> bool:
     """Release the lock; False if the version is not current, because another owner holds the lock."""
-    [entry] = store.write([Change(kind="lock", key=name, value=None, version=version)])
+    [entry] = store.do(Write(changes=[Change(kind="lock", key=name, value=None, version=version)]))
     return entry is not None
 
 
@@ -33,7 +34,7 @@ with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.
     assert not release(store, "nightly-report", first_version)
 
     # Two jobs add to one balance. Each write commits together with the ack of its job, or not at all.
-    [balance] = store.write([Change(kind="balance", key="ada", value=b"100", version=0)])
+    [balance] = store.do(Write(changes=[Change(kind="balance", key="ada", value=b"100", version=0)]))
     assert balance is not None
     Client(store).enqueue([JobRequest(type="deposit", payload=50), JobRequest(type="deposit", payload=7)])
     first, second = store.reserve(["default"], limit=2, lease_for=30 * SECOND)
@@ -53,12 +54,12 @@ with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.
     else:
         raise AssertionError("an update was lost")
 
-    [current] = store.read("balance", ["ada"])
+    [current] = store.do(Read(kind="balance", keys=["ada"]))
     assert current is not None
     assert current.value is not None
     total = str(int(current.value) + 7).encode()
     ack(store, second.lease, writes=(Change(kind="balance", key="ada", value=total, version=current.version),))
-    [current] = store.read("balance", ["ada"])
+    [current] = store.do(Read(kind="balance", keys=["ada"]))
     assert current is not None
     assert current.value == b"157"
     print(f"        computed again from the current balance, the second deposit commits: {current.value.decode()}")

@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast import Holdfast
 from holdfast.driver import Gaps, QueueSettings
+from holdfast.drivers.requests import Configure
 from holdfast.spark import run_queue, session
 
 PARTITIONS, RECORDS, LATE = 3, 40, 12
@@ -47,7 +48,7 @@ with TemporaryDirectory() as folder:
     with closing(sqlite3.connect(books)) as database:
         database.execute("CREATE TABLE booked (source, position, account, amount, UNIQUE (source, position))")
     app = Holdfast(f"sqlite:///{Path(folder, 'jobs.db')}")
-    app.driver.configure("payments", QueueSettings(gaps=Gaps.WAIT), only=("gaps",))
+    app.driver.do(Configure(queue="payments", settings=QueueSettings(gaps=Gaps.WAIT), only=("gaps",)))
 
     @app.handler("payment.book", queue="payments")
     def book(payment: dict[str, Any]) -> None:

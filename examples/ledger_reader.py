@@ -12,6 +12,7 @@ import tempfile
 
 from holdfast import Client, JobRequest, connect
 from holdfast.driver import SECOND, Ack, Change, Ending, Store
+from holdfast.drivers.requests import Read, Write
 
 
 class Crash(Exception):
@@ -20,7 +21,7 @@ class Crash(Exception):
 
 def count_next_page(store: Store, *, crash: bool = False) -> bool:
     """Count the acked jobs of the next page; False if there are no new rows."""
-    [row] = store.read("reader", ["billing"])
+    [row] = store.do(Read(kind="reader", keys=["billing"]))
     cursor, before = (None, 0) if row is None or row.value is None else json.loads(row.value)
     page = store.ledger(cursor, 25)
     acked = sum(entry.ending is Ending.ACKED for entry in page.items)
@@ -29,8 +30,8 @@ def count_next_page(store: Store, *, crash: bool = False) -> bool:
     if not page.items:
         return False
     value = json.dumps([page.cursor, before + acked]).encode()
-    [written] = store.write(
-        [Change(kind="reader", key="billing", value=value, version=0 if row is None else row.version)]
+    [written] = store.do(
+        Write(changes=[Change(kind="reader", key="billing", value=value, version=0 if row is None else row.version)])
     )
     assert written is not None, "another reader has counted this page"
     print(f"  {acked} more acked jobs, {before + acked} in total; cursor {page.cursor}")
@@ -56,7 +57,7 @@ with tempfile.TemporaryDirectory() as folder:
         print("40 more jobs have run; the reader starts again")
         while count_next_page(store):
             pass
-        [row] = store.read("reader", ["billing"])
+        [row] = store.do(Read(kind="reader", keys=["billing"]))
         assert row is not None
         assert row.value is not None
         cursor, counted = json.loads(row.value)

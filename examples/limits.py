@@ -6,6 +6,7 @@ import tempfile
 
 from holdfast import Client, JobRequest, QueueSettings, connect
 from holdfast.driver import HOUR, SECOND, ManualClock, Store, ack
+from holdfast.drivers.requests import Configure
 
 
 def reserve(store: Store, worker: str) -> int:
@@ -18,12 +19,12 @@ clock = ManualClock()  # advanced by the program, so that this example does not 
 with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.db", clock=clock) as store:
     Client(store, clock=clock).enqueue([JobRequest(type="mail.send", queue="mail", payload=n) for n in range(100)])
 
-    store.configure("mail", QueueSettings(paused_until=clock.now() + HOUR))
+    store.do(Configure(queue="mail", settings=QueueSettings(paused_until=clock.now() + HOUR)))
     reserved = reserve(store, "a")
     print(f"paused:            100 jobs are ready, a worker gets {reserved}")
     assert reserved == 0
 
-    store.configure("mail", QueueSettings(max_inflight=3))
+    store.do(Configure(queue="mail", settings=QueueSettings(max_inflight=3)))
     reservations = store.reserve(["mail"], limit=100, lease_for=60 * SECOND, worker="a")
     reserved = reserve(store, "b")
     print(f"max_inflight=3:    the first worker gets {len(reservations)}, the second {reserved}")
@@ -33,7 +34,7 @@ with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.
     print(f"                   after one ack, the second worker gets {reserved}")
     assert reserved == 1
 
-    store.configure("mail", QueueSettings(rate=10, burst=5))
+    store.do(Configure(queue="mail", settings=QueueSettings(rate=10, burst=5)))
     counts = [reserve(store, "c")]
     for _ in range(3):
         clock.advance(SECOND // 5)
@@ -41,7 +42,7 @@ with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.
     print(f"rate=10, burst=5:  at 0.0, 0.2, 0.4 and 0.6 s a worker gets {counts}")
     assert counts == [5, 2, 2, 2]
 
-    store.configure("mail", QueueSettings())
+    store.do(Configure(queue="mail", settings=QueueSettings()))
     reserved = reserve(store, "d")
     print(f"no limits:         a worker gets the remaining {reserved} at once")
     assert reserved == 85

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.clock import DAY, HOUR, SECOND
 from holdfast.driver import Ack, Change, Fail, JobFilter, JobRecord, Release, Retry, State, Store
+from holdfast.drivers.requests import Cancel, Enqueue, LeaseTerms, Purge, Requeue, Reserve, Trim
 from holdfast.errors import WriteRefused
 
 NOW = 1_800_000_000 * SECOND
@@ -30,7 +31,9 @@ def walk_through_verbs(store: Store, check: Callable[[], None]) -> None:
         assert found == {name: jobs[name].payload for name in expected}
 
     def reserve(limit: int = 100) -> dict[str, object]:
-        reservations = store.reserve(["q"], limit=limit, lease_for=HOUR, max_bytes=None, now=NOW)
+        reservations = store.do(
+            Reserve(queues=["q"], limit=limit, lease_for=HOUR, max_bytes=None, now=NOW)
+        ).reservations
         assert all(one.job.payload == jobs[one.job.id].payload for one in reservations)
         return {one.job.id: one.lease for one in reservations}
 
@@ -41,7 +44,7 @@ def walk_through_verbs(store: Store, check: Callable[[], None]) -> None:
     answers = store.enqueue([jobs["a"], large_job("b", "y"), jobs["c"]], now=NOW)
     assert [(one.existed, one.conflict) for one in answers] == [(True, False), (True, True), (True, False)]
     with pytest.raises(WriteRefused):
-        store.enqueue([jobs["d"]], writes=[Change(kind="k", key="k", value=b"1", version=7)], now=NOW)
+        store.do(Enqueue(jobs=[jobs["d"]], writes=[Change(kind="k", key="k", value=b"1", version=7)], now=NOW))
     verify("a", "b", "c", "small")
 
     held = reserve()
@@ -51,21 +54,21 @@ def walk_through_verbs(store: Store, check: Callable[[], None]) -> None:
     assert store.settle(settled, now=NOW) == [None] * 4
     verify("a", "b", "c", "small")
     assert [one.conflict for one in store.enqueue([large_job("c", "y"), jobs["c"]], now=NOW)] == [True, False]
-    assert store.requeue(["c"], now=NOW) == [True]
+    assert store.do(Requeue(job_ids=["c"], now=NOW)) == [True]
     verify("a", "b", "c", "small")
 
-    first = store.reserve(["q"], limit=10, lease_for=HOUR, max_bytes=SIZE * 2 + 50, now=NOW)
+    first = store.do(Reserve(queues=["q"], limit=10, lease_for=HOUR, max_bytes=SIZE * 2 + 50, now=NOW)).reservations
     assert [(one.job.id, one.job.payload) for one in first] == [(name, jobs[name].payload) for name in "ab"]
     assert store.settle([Ack(one.lease, result=b"1" * SIZE) for one in first], now=NOW) == [None, None]
-    assert store.cancel(["c"], now=NOW) == [State.CANCELLED]
+    assert store.do(Cancel(job_ids=["c"], now=NOW)) == [State.CANCELLED]
     verify("a", "b", "c", "small")
-    assert store.requeue(["c"], now=NOW) == [True]
+    assert store.do(Requeue(job_ids=["c"], now=NOW)) == [True]
     reserve()
     assert store.reap(now=NOW + 2 * HOUR) == 1
-    assert store.cancel(["c"], now=NOW) == [State.CANCELLED]
-    assert store.purge(["c", "a"], now=NOW) == [True, True]
+    assert store.do(Cancel(job_ids=["c"], now=NOW)) == [State.CANCELLED]
+    assert store.do(Purge(job_ids=["c", "a"], now=NOW)) == [True, True]
     verify("b", "small")
-    assert store.trim(ended_for=DAY, now=NOW + 3 * DAY).jobs == 2
+    assert store.do(Trim(ended_for=DAY, now=NOW + 3 * DAY)).jobs == 2
     verify()
 
     jobs["d"] = large_job("d", idempotency_key="key", max_attempts=1)
@@ -76,7 +79,9 @@ def walk_through_verbs(store: Store, check: Callable[[], None]) -> None:
     assert store.reap(now=NOW + 2 * HOUR) == 1  # its last attempt
     assert [job.id for job in store.find(JobFilter(states={State.DEAD}))] == ["d"]
     verify("d")
-    assert store.enqueue([jobs["e"]], replace_dead_before=NOW + 3 * HOUR, now=NOW + 3 * HOUR)[0].id == "e"
+    assert (
+        store.do(Enqueue(jobs=[jobs["e"]], replace_dead_before=NOW + 3 * HOUR, now=NOW + 3 * HOUR)).answers[0].id == "e"
+    )
     verify("e")
 
     jobs["f"], jobs["g"] = (large_job(name, domain="d", offset=number) for number, name in enumerate("fg"))
@@ -88,9 +93,8 @@ def walk_through_verbs(store: Store, check: Callable[[], None]) -> None:
     assert store.settle([Ack(held["f"])], now=NOW) == [None]
     assert list(reserve()) == ["g"]
     verify("e", "f", "g")
-    if hasattr(store, "enqueue_leased"):
-        _, leased = store.enqueue_leased([jobs["h"]], lease_for=HOUR, now=NOW)
-        leased = leased or store.reserve(["q"], limit=1, lease_for=HOUR, now=NOW)  # or the batch was too small
-        assert [one.job.payload for one in leased] == [jobs["h"].payload]
-        assert store.get("h").payload == jobs["h"].payload
-        check()
+    leased = store.do(Enqueue(jobs=[jobs["h"]], lease=LeaseTerms(lease_for=HOUR), now=NOW)).reservations
+    leased = leased or store.reserve(["q"], limit=1, lease_for=HOUR, now=NOW)  # or the batch was too small
+    assert [one.job.payload for one in leased] == [jobs["h"].payload]
+    assert store.get("h").payload == jobs["h"].payload
+    check()

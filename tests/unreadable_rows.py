@@ -5,6 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.clock import HOUR, SECOND
+from holdfast.drivers.requests import (
+    Counts,
+    Domains,
+    Find,
+    Inspect,
+    LedgerTail,
+    Purge,
+    ReadTuples,
+    Requeue,
+    Reserve,
+    Trim,
+)
 from holdfast.drivers.store import Store
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
@@ -42,7 +54,7 @@ def find_all(store: Store, states: set[State] | None, *, newest: bool) -> list[J
     """Return the jobs of all pages."""
     found, after = [], None
     for _ in range(20):
-        page = store.find(JobFilter(states=states), limit=1, after=after, newest=newest)
+        page = store.do(Find(where=JobFilter(states=states), limit=1, after=after, newest=newest))
         found += page.items
         after = page.cursor
         if after is None:
@@ -52,11 +64,16 @@ def find_all(store: Store, states: set[State] | None, *, newest: bool) -> list[J
 
 def look_at_everything(store: Store) -> list[JobRecord]:
     """Call every verb that reads: each answers, with values that callers can pass on. Return all jobs."""
-    answers = [store.counts(now=NOW), store.estimate_counts(now=NOW), store.ledger().items, store.ledger_tail().items]
-    answers += [store.domains(now=NOW).items]
-    store.ledger_tuples(None, 100)
+    answers = [
+        store.counts(now=NOW),
+        store.do(Counts(now=NOW, estimate=True)),
+        store.ledger().items,
+        store.do(LedgerTail()).items,
+    ]
+    answers += [store.do(Domains(now=NOW)).items]
+    store.do(ReadTuples(limit=100))
     for job_id in ("id-bad", "id-good-0"):
-        answers += [store.get(job_id), store.inspect([job_id]).get(job_id)]
+        answers += [store.get(job_id), store.do(Inspect(job_ids=[job_id])).get(job_id)]
     jobs = find_all(store, None, newest=True)
     assert len({job.id for job in jobs}) == len(jobs)
     assert len(jobs) == len(GOOD) + 1, [job.id for job in jobs]
@@ -64,7 +81,7 @@ def look_at_everything(store: Store) -> list[JobRecord]:
     for state in {job.state for job in jobs}:
         wanted = [job.id for job in jobs if job.state is state]
         assert [job.id for job in find_all(store, {state}, newest=True)] == wanted
-    msgspec.json.encode([*answers, jobs, store.inspect([job.id for job in jobs])], enc_hook=vars)
+    msgspec.json.encode([*answers, jobs, store.do(Inspect(job_ids=[job.id for job in jobs]))], enc_hook=vars)
     return jobs
 
 
@@ -85,18 +102,21 @@ def check_ready_row(store: Store, column: str) -> None:
     assert f"{column.removesuffix('_seq')}: wanted" in dead[0].last_error
     assert [(row.ending, row.state, row.job_id) for row in ended] == [(Ending.FAILED, State.DEAD, dead[0].id)]
     assert store.take_expired() == ended
-    assert store.requeue([dead[0].id], now=NOW) == [column in REPLACED]
+    assert store.do(Requeue(job_ids=[dead[0].id], now=NOW)) == [column in REPLACED]
     if column in REPLACED:
         assert drain(store) == {"bad": [1]}
     else:
-        assert store.purge([dead[0].id], now=NOW) == [True]
+        assert store.do(Purge(job_ids=[dead[0].id], now=NOW)) == [True]
         assert len(store.find().items) == len(GOOD)
 
 
 def lease_all(store: Store) -> dict[str | None, Lease]:
     """``fill`` the store and lease all its jobs; return the leases by name."""
     fill(store)
-    return {one.job.name: one.lease for one in store.reserve(["q"], limit=9, lease_for=HOUR, prefetch=True, now=NOW)}
+    return {
+        one.job.name: one.lease
+        for one in store.do(Reserve(queues=["q"], limit=9, lease_for=HOUR, prefetch=True, now=NOW)).reservations
+    }
 
 
 def check_leased_row(store: Store, leased: dict[str | None, Lease]) -> None:
@@ -116,6 +136,6 @@ def check_ended_row(store: Store) -> None:
     jobs = look_at_everything(store)
     [bad] = [job for job in jobs if not job.id.startswith("id-good")]
     store.enqueue([_job("good-0"), _job("bad")], now=NOW)
-    assert store.requeue([bad.id, "id-good-1"], now=NOW)[1] is True
-    assert store.purge([bad.id, "id-good-2"], now=NOW)[1] is True
-    store.trim(now=NOW + 100 * HOUR * 24)
+    assert store.do(Requeue(job_ids=[bad.id, "id-good-1"], now=NOW))[1] is True
+    assert store.do(Purge(job_ids=[bad.id, "id-good-2"], now=NOW))[1] is True
+    store.do(Trim(now=NOW + 100 * HOUR * 24))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.control_characters import quote
@@ -37,7 +38,7 @@ def approve(store: Store, signer: Signer, jobs: Sequence[JobRecord]) -> list[Job
     signed = signer.sign(approved)
     for start in range(0, len(signed), bounds.MAX_BATCH_ITEMS):
         part = signed[start : start + bounds.MAX_BATCH_ITEMS]
-        store.write([_change(job) for job in part])
+        store.do(Write(changes=[_change(job) for job in part]))
     for old, new in zip(approved, signed, strict=True):
         _log(old, new)
     return approved
@@ -47,7 +48,7 @@ def with_approved_signature(store: Store, job: JobRecord) -> JobRecord | None:
     """Return the job with the signature of its approval; None if it has none. Raises ``StoreError``."""
     if not store.capabilities.has(Feature.REGISTRY):
         return None
-    [entry] = store.read(KIND, [job.id])
+    [entry] = store.do(Read(kind=KIND, keys=[job.id]))
     if entry is None or entry.value is None:
         return None
     return replace(job, signature=entry.value.decode(errors="replace"))

@@ -15,6 +15,7 @@ from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.domain_log import log_domain_action
 from holdfast.drivers.answers import Page
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Cancel, Domains, Enqueue, ForgetDomain, Read, Requeue, Resume, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, WaitTimeout
@@ -198,7 +199,7 @@ class Client:
             return adapt([self._record(each) for each in changed])
 
         def store(records: Sequence[JobRecord]) -> list[Enqueued]:
-            return self.driver.enqueue(records, writes=writes)
+            return self.driver.do(Enqueue(jobs=records, writes=writes)).answers
 
         return self._enqueue(requests, encode, self.driver, store)[0]
 
@@ -273,7 +274,7 @@ class Client:
         job_id = job if isinstance(job, str) else job.id
         if not self.driver.capabilities.has(Feature.REGISTRY):
             return None
-        [entry] = self.driver.read(EXECUTION_KIND, [job_id])
+        [entry] = self.driver.do(Read(kind=EXECUTION_KIND, keys=[job_id]))
         return read_execution(entry)
 
     def requeue(self, job_ids: Sequence[str]) -> list[bool]:
@@ -282,12 +283,16 @@ class Client:
         Also if the idempotency key of such a job is done by another job: an operator decides, and the job runs.
         """
         store = self.driver
-        if store.capabilities.has(Feature.REGISTRY) and store.scan(MARK_KIND, limit=1):
+        if store.capabilities.has(Feature.REGISTRY) and store.do(Scan(kind=MARK_KIND, limit=1)):
             records = [record for record in map(store.get, job_ids) if record is not None]
             keys = [mark_key(record.queue, record.idempotency_key) for record in records if record.idempotency_key]
-            done = [entry for entry in store.read(MARK_KIND, keys) if entry is not None and is_done(entry)]
-            store.write([Change(kind=MARK_KIND, key=one.key, value=None, version=one.version) for one in done])
-        return store.requeue(job_ids)
+            done = [
+                entry for entry in store.do(Read(kind=MARK_KIND, keys=keys)) if entry is not None and is_done(entry)
+            ]
+            store.do(
+                Write(changes=[Change(kind=MARK_KIND, key=one.key, value=None, version=one.version) for one in done])
+            )
+        return store.do(Requeue(job_ids=job_ids))
 
     def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
         """Sign dead letters that you have reviewed, as they are in these records, and requeue them.
@@ -310,7 +315,7 @@ class Client:
         after: str | None = None,
     ) -> Page[DomainInfo]:
         """Return a page of the domains that have open jobs or are halted, ordered by queue and name."""
-        return self.driver.domains(queue, status=status, name=name, limit=limit, after=after)
+        return self.driver.do(Domains(queue=queue, status=status, name=name, limit=limit, after=after))
 
     def resume_domain(
         self,
@@ -324,7 +329,7 @@ class Client:
 
         With ``position``, the domain waits for no offset below it any more. Logs ``domain.resumed``.
         """
-        changed = self.driver.resume(queue, domain, action, position=position)
+        changed = self.driver.do(Resume(queue=queue, domain=domain, action=action, position=position))
         if changed:
             log_domain_action("domain.resumed", queue, domain, reason=action.value, position=position)
         return changed
@@ -334,7 +339,7 @@ class Client:
 
         Returns False if the domain has an open job, or nothing to remove. Logs ``domain.forgotten``.
         """
-        forgotten = self.driver.forget_domain(queue, domain)
+        forgotten = self.driver.do(ForgetDomain(queue=queue, domain=domain))
         if forgotten:
             log_domain_action("domain.forgotten", queue, domain)
         return forgotten
@@ -345,7 +350,7 @@ class Client:
         ``inflight`` means that a cancel was requested: the job becomes cancelled unless its handler succeeds. A job
         that has ended does not change.
         """
-        [state] = self.driver.cancel([job_id])
+        [state] = self.driver.do(Cancel(job_ids=[job_id]))
         if state is None:
             raise JobNotFound(job_id)
         return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Inspect
+from holdfast.drivers.requests import Inspect, LedgerEnd, Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
@@ -52,7 +52,7 @@ class LedgerReader:
 
     def advance(self, cursor: str) -> bool:
         """Store that every row up to ``cursor`` was read; False if another process has changed the cursor."""
-        [entry] = self._store.write([self.advance_with(cursor)])
+        [entry] = self._store.do(Write(changes=[self.advance_with(cursor)]))
         self._version = None if entry is None else entry.version
         return entry is not None
 
@@ -68,16 +68,16 @@ class LedgerReader:
 
     def forget(self) -> None:
         """Remove the registration: ``trim`` and ``purge`` wait no longer. The next ``read`` is that of a new reader."""
-        self._store.write([forget_reader(self.name)])
+        self._store.do(Write(changes=[forget_reader(self.name)]))
         self._version = None
 
     def _load(self) -> Reader:
         """Return the registration. Stores it if there is none."""
         while True:
-            [entry] = self._store.read(KIND, [self.name])
+            [entry] = self._store.do(Read(kind=KIND, keys=[self.name]))
             if entry is None:
-                cursor = self._store.ledger_end() if self._begin_at_end else None
-                [entry] = self._store.write([register_reader(self.name, cursor=cursor, version=0)])
+                cursor = self._store.do(LedgerEnd()) if self._begin_at_end else None
+                [entry] = self._store.do(Write(changes=[register_reader(self.name, cursor=cursor, version=0)]))
             if entry is not None:  # else another process has just registered the same reader
                 reader = parse_reader(entry)
                 self._version = reader.version
@@ -86,7 +86,7 @@ class LedgerReader:
 
 def read_readers(store: Store, *, after: str = "", limit: int = 100) -> list[Reader]:
     """Return the registered readers of a space, ordered by name."""
-    return [parse_reader(entry) for entry in store.scan(KIND, after=after, limit=limit)]
+    return [parse_reader(entry) for entry in store.do(Scan(kind=KIND, after=after, limit=limit))]
 
 
 def find_webhooks(store: Store, job_ids: Sequence[str]) -> dict[str, str]:
@@ -97,4 +97,4 @@ def find_webhooks(store: Store, job_ids: Sequence[str]) -> dict[str, str]:
 
 def read_jobs(store: Store, job_ids: Sequence[str]) -> dict[str, JobRecord]:
     """Return these jobs by id; jobs that were removed are left out."""
-    return {job_id: found.job for job_id, found in store.inspect(job_ids).items()}
+    return {job_id: found.job for job_id, found in store.do(Inspect(job_ids=job_ids)).items()}

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from holdfast import Client, Fixed, JobRequest, NoDelay, Unrecoverable, Worker
 from holdfast.clock import HOUR, SECOND, to_datetime
 from holdfast.driver import Ack, Fail, Lease, Retry, State
+from holdfast.drivers.requests import Inspect, Reap
 from holdfast.errors import InvalidInput, JobNotInflight, LeaseExpired, LeaseMismatch
 from holdfast.testing.drivers.harness import LEASE, START
 from tests.harnesses import SHARED_STORES
@@ -187,7 +188,7 @@ def test_a_heartbeat_keeps_the_lease_of_a_long_job(app):
     @app.handler("long")
     def long(_payload, ctx):
         def end():
-            return app.driver.inspect([ctx.job.id])[ctx.job.id].expires_at
+            return app.driver.do(Inspect(job_ids=[ctx.job.id]))[ctx.job.id].expires_at
 
         first = end()
         wait_until(lambda: end() > first)
@@ -216,7 +217,7 @@ def test_a_handler_whose_lease_is_lost_is_stopped(app, tmp_path):
     worker.prepare()
     running.start()
     wait_until((tmp_path / "started").exists)
-    assert app.driver.reap(worker="w") == 1
+    assert app.driver.do(Reap(worker="w")).count == 1
     running.join()
     assert (tmp_path / "stopped").exists()
 

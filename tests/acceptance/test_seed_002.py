@@ -25,6 +25,7 @@ from holdfast import CronRunner, FireStatus, Fixed, Holdfast, JobBuilder, JobReq
 from holdfast import settings as all_settings
 from holdfast.clock import HOUR
 from holdfast.driver import Ack, JobFilter, Retry, State, from_envelope, to_envelope
+from holdfast.drivers.requests import Cancel, Configure, Enqueue, Inspect, Purge, Reap
 from holdfast.errors import ConnectError, InvalidInput, LeaseMismatch
 from holdfast.handlers import Event, ShellCommand, UrlRequest
 from holdfast.observability import InMemoryMetrics
@@ -72,7 +73,7 @@ def crash(app: Holdfast, job_id: str) -> None:
     """Run a handler that raises ``Killed``, and end the lease that the worker leaves behind."""
     with pytest.raises(Killed):
         app.worker(lease=AN_HOUR).process_once()
-    assert app.driver.reap(worker=app.driver.inspect([job_id])[job_id].worker) == 1
+    assert app.driver.do(Reap(worker=app.driver.do(Inspect(job_ids=[job_id]))[job_id].worker)).count == 1
 
 
 # Definitions, handlers and stores -----------------------------------------------------------------------------
@@ -227,8 +228,8 @@ def test_a_tampered_message_is_rejected_and_its_handler_never_runs(app):
     app = app_with(app.driver, **KEY)
     app.handler("t")(calls.append)
     signed = [app.client.get(app.enqueue("t", number).id) for number in range(3)]
-    app.driver.cancel([job.id for job in signed])
-    app.driver.purge([job.id for job in signed])
+    app.driver.do(Cancel(job_ids=[job.id for job in signed]))
+    app.driver.do(Purge(job_ids=[job.id for job in signed]))
     signed[0] = structs.replace(signed[0], payload=b"7")
     signed[1] = structs.replace(signed[1], signature=None)
     app.driver.enqueue(signed)
@@ -270,7 +271,7 @@ def test_a_payload_is_any_json_value_and_one_that_does_not_fit_is_rejected(app):
 @pytest.fixture
 def short_window(app):
     """The next job may have the key of one that is done: what is left is the guard at execution."""
-    app.driver.configure("default", QueueSettings(dedupe_window=1))
+    app.driver.do(Configure(queue="default", settings=QueueSettings(dedupe_window=1)))
 
 
 def test_a_duplicate_is_acked_without_a_run(app, short_window):
@@ -457,7 +458,7 @@ def test_a_type_that_is_not_listed_for_a_queue_is_refused(app):
     app = app_with(app.driver, '[queues.mail]\nhandlers = ["mail.send"]\n[queues.closed]\nhandlers = []\n')
     send = app.handler("mail.send", queue="mail")(calls.append)
     other = app.handler("shell")(calls.append)
-    bad = {"mail": other.enqueue(1, queue="mail"), "closed": send.enqueue(1, queue="closed")}
+    bad = {"mail": other.do(Enqueue(jobs=1, queue="mail")).answers, "closed": send.enqueue(1, queue="closed")}
     send.enqueue(2)
     other.enqueue(3)  # its queue has no list
     assert sorted(statuses(app, 4, queues=("mail", "default", "closed"))) == ["acked", "acked", "dead", "dead"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.driver import JobFilter, State
+from holdfast.drivers.requests import Inspect
 from holdfast.model.secret import Secret
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
@@ -309,11 +310,11 @@ def test_a_stale_token_is_refused_and_changes_nothing(service, command, verb, fi
     stale = service.claim(command)
     service.settle("abandon", stale)
     service.claim(command)
-    before = service.store.inspect([task_id])[task_id]
+    before = service.store.do(Inspect(job_ids=[task_id]))[task_id]
     for token in (stale["leaseToken"], "1.0", "x", "9" * 200):
         answer = service.post(f"/v1/tasks/{task_id}/{verb}", {"leaseToken": token, **fields})
         assert (answer.status_code, answer.json()["code"]) == (409, "lease_mismatch"), token
-    assert service.store.inspect([task_id])[task_id] == before
+    assert service.store.do(Inspect(job_ids=[task_id]))[task_id] == before
 
 
 def test_an_artifact_is_visible_once_the_completion_has_named_it(service, command):

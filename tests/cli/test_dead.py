@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 import holdfast
+from holdfast.drivers.requests import Requeue
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 
@@ -117,7 +118,7 @@ def test_letters_that_changed_before_the_confirmation_are_a_failure(start, fille
     command = start("dead", "purge", "--reason", "bad address", stdin=subprocess.PIPE)
     question = iter(lambda: command.stderr.read(1), "")
     assert any(character == "]" for character in question)
-    filled.requeue(letters(filled)[:1])
+    filled.do(Requeue(job_ids=letters(filled)[:1]))
     out, err = command.communicate("y\n", timeout=60)
     assert (command.returncode, out.splitlines()[-1]) == (1, "purged 3 dead letters")
     assert "1 of them were no longer dead, or wait for a reader of the ledger, and were not changed" in err

@@ -10,6 +10,7 @@ from holdfast import Client, JobRequest
 from holdfast.cli.doctor import store_checks
 from holdfast.clock import DAY, HOUR, MINUTE, ManualClock, SystemClock
 from holdfast.drivers.migrations import newest_version
+from holdfast.drivers.requests import Configure, Scan, Write
 from holdfast.drivers.sqlite import migrations
 from holdfast.key_file import rotate
 from holdfast.model import bounds
@@ -31,7 +32,7 @@ def test_a_healthy_store_has_no_failed_check(run, filled):
     assert text["jobs"] == "2 ready, 1 scheduled, 1 inflight, 6 dead"
     assert "fsync" in text["durability"]
     assert "wrong" not in run("doctor").out
-    assert filled.scan("doctor") == []
+    assert filled.do(Scan(kind="doctor")) == []
 
 
 def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch):
@@ -94,7 +95,7 @@ def test_a_file_that_is_not_a_database_is_wrong(run, url, folder):
 
 def test_a_store_clock_far_ahead_is_wrong(run, url):
     with holdfast.connect(url, clock=ManualClock(SystemClock().now() + HOUR)) as store:
-        store.write([Change(kind="k", key="k", value=b"", ttl=DAY)])
+        store.do(Write(changes=[Change(kind="k", key="k", value=b"", ttl=DAY)]))
     result = run("doctor", "--json", code=1)
     assert health(result)["clock"] == "wrong"
     assert "ahead of this host's" in {check["name"]: check["text"] for check in result.json["checks"]}["clock"]
@@ -108,7 +109,7 @@ def test_a_nearly_full_disk_is_wrong(run, url, store):
 
 
 def test_less_durable_stores_and_paused_queues_get_a_note(run, url, filled):
-    filled.configure("mail", holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT))
+    filled.do(Configure(queue="mail", settings=holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT)))
     checks = health(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
     assert (checks["durability"], checks["paused"]) == ("note", "note")
 
@@ -190,7 +191,7 @@ def test_the_sizes_of_tables_are_shown(run, filled, monkeypatch):
 
 def test_every_note_says_what_to_do_next(run, url, filled, monkeypatch):
     monkeypatch.setenv("HOLDFAST_SPAC", "typo")
-    filled.configure("mail", holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT))
+    filled.do(Configure(queue="mail", settings=holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT)))
     checks = checks_of(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
     notes = {name: advice for name, (health_, _, advice) in checks.items() if health_ != "ok" and name != "gap"}
     assert {"environment", "durability", "dead", "paused"} <= notes.keys()

@@ -10,6 +10,7 @@ import holdfast
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
 from holdfast.driver import Ack, Fail, Gaps, OnExhausted, QueueSettings
+from holdfast.drivers.requests import Configure, Settings
 
 QUEUE = "accounts"
 SETTINGS = QueueSettings(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT, gap_report_after=1)
@@ -24,7 +25,7 @@ def store(url):
 @pytest.fixture
 def stopped(store):
     """``broken`` is halted by its offset 1, ``gap`` waits for its offset 0, ``fine`` is open. Returns the dead id."""
-    store.configure(QUEUE, SETTINGS)
+    store.do(Configure(queue=QUEUE, settings=SETTINGS))
     client = Client(store)
     first, dead, *_ = client.enqueue([entry("broken", offset) for offset in range(3)])
     for outcome in (Ack, lambda lease: Fail(lease, "the bank refuses")):
@@ -125,7 +126,7 @@ def test_order_changes_what_is_named_and_shows_the_rest(run, store):
     assert "a dead job halts its domain, waits for gaps, overdue after 5m, passed after 1h" in text
     changed = run("queue", "order", QUEUE, "--gap-pass-after", "none", "--json").json["settings"]
     assert (changed["gaps"], changed["gap_report_after"], changed["gap_pass_after"]) == ("wait", 300.0, None)
-    assert store.settings(QUEUE).on_exhausted is OnExhausted.HALT
+    assert store.do(Settings(queue=QUEUE)).on_exhausted is OnExhausted.HALT
     assert "waits for gaps" in run("queue", "list", QUEUE).out
 
 

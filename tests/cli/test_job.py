@@ -19,7 +19,7 @@ from holdfast import Client, Holdfast, JobRequest, Unrecoverable
 from holdfast.clock import MINUTE
 from holdfast.driver import JobRecord
 from holdfast.drivers.answers import Page
-from holdfast.drivers.requests import Find
+from holdfast.drivers.requests import Extend, Find, Write
 from holdfast.drivers.sqlite import SqliteEngine
 from holdfast.model.lease import Note
 from holdfast.model.registry import Change
@@ -182,7 +182,7 @@ def test_show_prints_everything_except_the_token(run, filled):
 def test_show_prints_notes_results_and_bytes(run, url, store):
     job_id = run("enqueue", "t", "--meta", "a=b", "--timeout", "1m").out.strip()
     [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-    store.extend([one.lease], lease_for=MINUTE, notes={job_id: Note(progress=b'"half"', checkpoint=b"\xff")})
+    store.do(Extend(leases=[one.lease], lease_for=MINUTE, notes={job_id: Note(progress=b'"half"', checkpoint=b"\xff")}))
     seen = run("job", "show", job_id, "--json").json
     assert (seen["progress"], seen["checkpoint"], seen["timeout"]) == ("half", {"base64": "/w=="}, 60.0)
     holdfast.driver.ack(store, one.lease, result=b'{"long":"' + b"x" * 80 + b'"}')
@@ -302,7 +302,7 @@ def test_a_requeued_job_runs_although_its_key_is_done(run, url, store, command):
     job = work.enqueue(1, idempotency_key="k")
     assert app.worker().process_once().status == "dead"
     value = Holder(job_id="another", fence=9, done=True).encode()
-    store.write([Change(kind=MARK_KIND, key=mark_key("default", "k"), value=value)])
+    store.do(Write(changes=[Change(kind=MARK_KIND, key=mark_key("default", "k"), value=value)]))
     run(*command, job.id)
     assert app.worker().process_once().status == "acked"
     assert calls == [1, 1]

@@ -5,7 +5,7 @@ import pytest
 import holdfast
 from holdfast.cli.commands.ledger import PAGE_SIZE, last_rows
 from holdfast.drivers.engine import Engine
-from holdfast.drivers.requests import Ledger, LedgerTail
+from holdfast.drivers.requests import Ledger, LedgerEnd, LedgerTail
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 
@@ -49,7 +49,7 @@ def rows_read(monkeypatch):
 def test_only_the_shown_rows_are_read(store, rows_read):
     rows, cursor = last_rows(store, 20, lambda _: True)
     assert [row.job_id for row in rows] == [f"{n:06}" for n in range(ROWS - 20, ROWS)]
-    assert cursor == store.ledger_end()
+    assert cursor == store.do(LedgerEnd())
     assert rows_read == [20]
 
 

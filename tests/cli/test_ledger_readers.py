@@ -13,6 +13,7 @@ from holdfast.cli.output import Output
 from holdfast.clock import HOUR, SystemClock
 from holdfast.driver import Change, JobFilter, LedgerReader, State
 from holdfast.drivers.postgres import PostgresEngine
+from holdfast.drivers.requests import Write
 from holdfast.model.ledger_reader import KIND
 
 
@@ -34,7 +35,7 @@ def test_readers_are_listed_with_the_age_of_their_first_unread_row(run, filled, 
 
 
 def test_an_unreadable_reader_is_listed_and_removed(run, filled):
-    filled.write([Change(kind=KIND, key="broken", value=b"?")])
+    filled.do(Write(changes=[Change(kind=KIND, key="broken", value=b"?")]))
     [item] = run("ledger", "readers", "list", "--json").json["items"]
     assert (item["name"], item["problem"]) == ("broken", "unreadable")
     assert run("ledger", "readers", "remove", "broken").out == "removed the reader broken\n"

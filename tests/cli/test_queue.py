@@ -11,6 +11,7 @@ import holdfast
 import holdfast.driver
 from holdfast import QueueSettings
 from holdfast.clock import HOUR, MINUTE, SystemClock
+from holdfast.drivers.requests import Configure, Reap, Settings
 from holdfast.model import bounds
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_settings import LimitOrigin
@@ -50,26 +51,26 @@ def test_a_new_queue_can_be_configured_before_its_first_job(run, url):
 
 def test_pause_and_resume_keep_the_other_settings(run, filled):
     before = QueueSettings(max_inflight=3, rate=2.5, burst=9, dedupe_window=HOUR)
-    filled.configure("mail", before)
+    filled.do(Configure(queue="mail", settings=before))
     assert run("queue", "pause", "mail").out == "mail: paused, max 3, 2.5/s burst 9, keys 1h\n"
-    assert filled.settings("mail").paused_until == bounds.MAX_INSTANT
+    assert filled.do(Settings(queue="mail")).paused_until == bounds.MAX_INSTANT
     assert filled.reserve(["mail"], limit=1, lease_for=MINUTE) == []
     assert run("queue", "resume", "mail").out == "mail: max 3, 2.5/s burst 9, keys 1h\n"
-    assert filled.settings("mail") == before
+    assert filled.do(Settings(queue="mail")) == before
 
 
 def test_a_pause_can_end_automatically(run, filled):
     now = SystemClock().now()
     assert "paused, ends in 4m" in run("queue", "pause", "mail", "--for", "5m").out
-    assert 0 <= filled.settings("mail").paused_until - now - 5 * MINUTE < MINUTE
+    assert 0 <= filled.do(Settings(queue="mail")).paused_until - now - 5 * MINUTE < MINUTE
     assert "paused" in run("queue", "list").out
     assert "wanted a pause that ends later" in run("queue", "pause", "mail", "--for", "0s", code=2).err
 
 
 def test_one_type_can_be_paused(run, filled):
     assert run("queue", "pause", "mail", "--type", "mail.send").out == "mail (mail.send): paused\n"
-    assert filled.settings("mail") == QueueSettings()
-    assert filled.settings("mail", type="mail.send").paused_until == bounds.MAX_INSTANT
+    assert filled.do(Settings(queue="mail")) == QueueSettings()
+    assert filled.do(Settings(queue="mail", type="mail.send")).paused_until == bounds.MAX_INSTANT
     assert run("queue", "resume", "mail", "--type", "mail.send", "--json").json["type"] == "mail.send"
 
 
@@ -80,7 +81,7 @@ def test_limit_changes_only_the_named_limits(run, filled):
     assert run("queue", "limit", "mail", "--max-inflight", "none").out == "mail: 10/s burst 7\n"
     assert run("queue", "limit", "mail").out == "mail: 10/s burst 7\n"
     assert run("queue", "limit", "mail", "--rate", "none").out == "mail: no pause and no limits\n"
-    assert filled.settings("mail") == QueueSettings(limits_from=LimitOrigin.OPERATOR)
+    assert filled.do(Settings(queue="mail")) == QueueSettings(limits_from=LimitOrigin.OPERATOR)
 
 
 def test_limits_by_key_are_set_shown_and_removed(run, filled):
@@ -116,7 +117,7 @@ def test_the_window_of_keys_is_shown_and_changed_alone(run, filled):
     described = "mail: a key is taken for {}, and while its job has not ended\n"
     assert run("queue", "keys", "mail").out == described.format("1d")
     assert run("queue", "keys", "mail", "--for", "36h").out == described.format("1d12h")
-    assert filled.settings("mail") == QueueSettings(
+    assert filled.do(Settings(queue="mail")) == QueueSettings(
         max_inflight=4, dedupe_window=36 * HOUR, limits_from=LimitOrigin.OPERATOR
     )
     assert run("queue", "limit", "mail").out == "mail: max 4, keys 1d12h\n"
@@ -139,14 +140,14 @@ def test_the_window_of_keys_is_shown_and_changed_alone(run, filled):
 )
 def test_invalid_limits_are_refused(run, filled, options, message):
     assert message in run("queue", "limit", "mail", *options, code=2).err
-    assert filled.settings("mail") == QueueSettings()
+    assert filled.do(Settings(queue="mail")) == QueueSettings()
 
 
 def test_drain_waits_until_the_queue_is_empty(run, filled):
     def work() -> None:
         for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
             holdfast.driver.ack(filled, one.lease)
-        filled.reap(worker="host-a")
+        filled.do(Reap(worker="host-a"))
         for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
             holdfast.driver.ack(filled, one.lease)
 
@@ -195,7 +196,7 @@ def test_the_list_says_who_set_the_limits(run, filled):
         "no pause and no limits\n"
     )
     propose(filled, LimitOrigin.SETTINGS, rate=7)
-    assert filled.settings("mail", type="mail.send").rate is None  # the operator wants no limit
+    assert filled.do(Settings(queue="mail", type="mail.send")).rate is None  # the operator wants no limit
     run("queue", "limit", "mail", "--type", "mail.send", "--max-inflight", "4")
     [row] = run("queue", "list", "mail", "--types", "--json").json
     assert (row["settings"]["max_inflight"], row["settings"]["limits_from"]) == (4, "operator")
@@ -223,14 +224,14 @@ def test_an_open_breaker_is_shown_and_resume_closes_it(run, url, filled):
     assert (queue.out, "mail.send is still paused" in queue.err) == ("mail: no pause and no limits\n", True)
     resumed = run("queue", "resume", "mail", "--type", "mail.send")
     assert (resumed.out, resumed.err) == ("mail (mail.send): no pause and no limits\n", "")
-    assert filled.settings("mail", type="mail.send") == QueueSettings()
+    assert filled.do(Settings(queue="mail", type="mail.send")) == QueueSettings()
     assert "breakers" not in {check["name"] for check in run("doctor", "--json").json["checks"]}
 
 
 def test_a_pause_can_wait_until_nothing_is_in_flight(run, filled):
     assert "1 jobs of mail are in flight" in run("queue", "pause", "mail", "--wait", "--timeout", "0s", code=5).err
     [running] = filled.find(holdfast.driver.JobFilter(states=(holdfast.State.INFLIGHT,))).items
-    filled.reap(worker="host-a")
+    filled.do(Reap(worker="host-a"))
     assert run("queue", "pause", "mail", "--wait", "--timeout", "1m").out == "mail: paused\n"
     assert filled.get(running.id).state == "ready"
     assert "--timeout: wanted --wait" in run("queue", "pause", "mail", "--timeout", "1m", code=2).err

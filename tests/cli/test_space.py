@@ -7,6 +7,7 @@ import pytest
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
 from holdfast.driver import Change
+from holdfast.drivers.requests import Write
 
 
 @pytest.fixture
@@ -45,6 +46,6 @@ def test_all_spaces_are_repaired_by_hand(run, tenants):
     assert run("reap", "--json").json == {"ended": 0}
     assert run("reap", "--all-spaces", "--json").json == {"ended": 4}
     for name in ("acme", "shop"):
-        tenants.space(name).write([Change(kind="kind", key="key", value=b"1", ttl=1)])
+        tenants.space(name).do(Write(changes=[Change(kind="kind", key="key", value=b"1", ttl=1)]))
     assert run("trim", "--json").json["registry"] == 0
     assert run("trim", "--all-spaces", "--json").json["registry"] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import SystemClock
 from holdfast.driver import JobRecord
+from holdfast.drivers.requests import Cancel
 from holdfast.webhooks.callbacks import CallbackReader
 from tests.webhook_receiver import SECRET
 
@@ -17,7 +18,7 @@ def test_doctor_warns_of_webhooks_until_a_process_calls_them(run, filled):
     record = JobRecord(id="hooked", type="t", queue="q", payload=b"1", created_at=1, webhook="https://example.org/")
     filled.enqueue([record])
     assert warnings(run) == []
-    filled.cancel(["hooked"])
+    filled.do(Cancel(job_ids=["hooked"]))
     [text] = warnings(run)
     assert text.startswith("1 of the last jobs that ended have a webhook")
     CallbackReader(filled, space="main", name="test", signer=None, clock=SystemClock()).read()

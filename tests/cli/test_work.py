@@ -14,6 +14,7 @@ from holdfast.cli.app_commands import load_app
 from holdfast.cli.session import Session
 from holdfast.clock import MINUTE
 from holdfast.driver import ack
+from holdfast.drivers.requests import Configure
 from holdfast.model.queue_settings import QueueSettings
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
@@ -106,7 +107,7 @@ def test_a_queue_without_jobs_and_settings_may_be_misspelt(run, folder, url, sto
     done = client.enqueue(holdfast.JobRequest(type="t", queue="mail"))
     [reservation] = store.reserve(["mail"], limit=1, lease_for=MINUTE)
     ack(store, reservation.lease)
-    store.configure("limited", QueueSettings(rate=5.0))
+    store.do(Configure(queue="limited", settings=QueueSettings(rate=5.0)))
     assert client.wait(done.id, timeout=0).state == "done"
 
     def notes(*queues: str) -> list[str]:

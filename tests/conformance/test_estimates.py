@@ -46,7 +46,7 @@ def fill(store, scale: int) -> None:
 
 def test_a_sample_of_all_rows_has_the_exact_numbers(store):
     fill(store, 6)
-    exact, found = store.counts(now=NOW), store.estimate_counts(now=NOW)
+    exact, found = store.counts(now=NOW), store.do(Counts(now=NOW, estimate=True))
     assert found == exact
     assert [row.oldest_ready_age for row in found] == [row.oldest_ready_age for row in exact]
     assert {row.queue for row in found if not row.is_estimate} == {"small"}
@@ -56,7 +56,7 @@ def test_what_is_large_is_estimated_and_what_is_small_is_counted(store, monkeypa
     monkeypatch.setattr(estimates, "SAMPLE_ROWS", 3000)  # a third to a half of the rows
     fill(store, 60)
     exact = {(row.queue, row.type): row for row in store.counts(now=NOW)}
-    found = {(row.queue, row.type): row for row in store.estimate_counts(now=NOW)}
+    found = {(row.queue, row.type): row for row in store.do(Counts(now=NOW, estimate=True))}
     assert found["small", "t"] == exact["small", "t"]
     assert found["small", "t"].oldest_ready_age == 7
     for pair, word in (
@@ -75,8 +75,8 @@ def test_states_and_queues_that_were_not_asked_for_are_left_out(store):
     fill(store, 6)
     for states in ((State.READY,), (State.INFLIGHT, State.DEAD), (State.DONE,)):
         for queues in (None, ["busy", "small"]):
-            wanted = store.counts(queues, states=states, now=NOW)
-            assert store.estimate_counts(queues, states=states, now=NOW) == wanted
+            wanted = store.do(Counts(queues=queues, states=states, now=NOW))
+            assert store.do(Counts(queues=queues, states=states, now=NOW, estimate=True)) == wanted
 
 
 def test_a_store_without_estimates_is_counted():

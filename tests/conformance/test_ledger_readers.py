@@ -7,6 +7,7 @@ import pytest
 import holdfast
 from holdfast.clock import DAY, SECOND
 from holdfast.driver import Ack, Ending, Fail, JobRecord, LedgerReader, State
+from holdfast.drivers.requests import Purge, Trim
 
 JOBS, WORKERS, PAGE = 120, 3, 7
 TIMEOUT_SECONDS = 120
@@ -48,7 +49,7 @@ def test_a_reader_gets_every_row_and_its_job_while_others_trim_and_purge(url):
         assert sorted(seen) == ids
         dead = [one for one in ids if (job := store.get(one)) is not None and job.state is State.DEAD]
         reader.forget()
-        assert all(store.purge(dead))
+        assert all(store.do(Purge(job_ids=dead)))
 
 
 def work(store) -> None:
@@ -59,5 +60,5 @@ def work(store) -> None:
 
 def clean(store, ids, stopped) -> None:
     while not stopped.is_set():
-        store.purge([one for one in ids if int(one[-1]) % 3 == 0])
-        store.trim(ended_for=DAY, ledger_for=1)
+        store.do(Purge(job_ids=[one for one in ids if int(one[-1]) % 3 == 0]))
+        store.do(Trim(ended_for=DAY, ledger_for=1))

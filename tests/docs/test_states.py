@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.driver import HOUR, MINUTE, SECOND, Ack, Fail, JobRecord, Lease, ManualClock, Release, Retry, Settlement
+from holdfast.drivers.requests import Cancel, Inspect, Reap, Requeue, Reserve
 
 EXPIRY = MINUTE - SECOND - HOUR  # the end of the lease, relative to the reap an hour later
 
@@ -31,9 +32,11 @@ class Jobs:
     def reserve(self, *, prefetch: bool = False, cancel: bool = False, **fields: Any) -> Lease:
         """Return the lease of a new job, a second after its reservation."""
         job_id = self.enqueue(**fields)
-        [reservation] = self.store.reserve([job_id], limit=1, lease_for=MINUTE, prefetch=prefetch)
+        [reservation] = self.store.do(
+            Reserve(queues=[job_id], limit=1, lease_for=MINUTE, prefetch=prefetch)
+        ).reservations
         if cancel:
-            assert self.store.cancel([job_id]) == ["inflight"]
+            assert self.store.do(Cancel(job_ids=[job_id])) == ["inflight"]
         self.clock.advance(SECOND)
         return reservation.lease
 
@@ -43,7 +46,7 @@ class Jobs:
 
     def row(self, job_id: str) -> tuple[object, ...]:
         """Return state, attempts, crashes, run_at and available_at relative to now, ending, and reason of death."""
-        inspection = self.store.inspect([job_id])[job_id]
+        inspection = self.store.do(Inspect(job_ids=[job_id]))[job_id]
         assert inspection is not None
         job, now = inspection.job, self.clock.now()
         run_at = None if job.run_at is None else job.run_at - now
@@ -134,14 +137,14 @@ def test_an_expiry_that_ends_the_job(jobs, job, state, ending, reason):
 def test_a_report_of_an_outage(jobs):
     lease = jobs.reserve()
     jobs.clock.advance(HOUR)
-    assert jobs.store.report_outage([lease]) == [True]
+    assert jobs.store.do(Reap(leases=[lease])).reported == [True]
     assert jobs.row(lease.job_id) == ("ready", 1, 0, None, EXPIRY, "expired", None)
 
 
 def test_a_cancel_and_a_requeue(jobs):
     job_id = jobs.enqueue(run_at=jobs.clock.now() + HOUR)
-    assert jobs.store.cancel([job_id]) == ["cancelled"]
+    assert jobs.store.do(Cancel(job_ids=[job_id])) == ["cancelled"]
     assert jobs.row(job_id) == ("cancelled", 0, 0, HOUR, HOUR, "cancelled", None)
     jobs.clock.advance(SECOND)
-    assert jobs.store.requeue([job_id]) == [True]
+    assert jobs.store.do(Requeue(job_ids=[job_id])) == [True]
     assert jobs.row(job_id) == ("ready", 0, 0, None, 0, "requeued", None)

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import Unrecoverable, connect
 from holdfast.app import Holdfast
+from holdfast.drivers.requests import Cancel
 from holdfast.errors import InvalidInput
 from holdfast.handlers import ShellCommand, ShellResult
 from holdfast.handlers.shell import ProgramFailed, find_executable
@@ -195,7 +196,7 @@ def test_an_attempt_that_is_stopped_kills_the_program_and_what_it_has_started(tm
     def cancel() -> None:
         wait_until(lambda: len(started_in(pids)) == 3)
         with connect(url) as store:
-            store.cancel([job.id])
+            store.do(Cancel(job_ids=[job.id]))
 
     canceller = threading.Thread(target=cancel)
     if end == "cancel":

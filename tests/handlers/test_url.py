@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Retry, Unrecoverable
 from holdfast.clock import SECOND, to_datetime, wall_clock
+from holdfast.drivers.requests import Inspect
 from holdfast.errors import InvalidInput, PayloadError, RequestFailed
 from holdfast.handlers import UrlRequest
 from holdfast.net.guarded import Response
@@ -66,7 +67,7 @@ def test_retry_after_is_the_delay_of_the_next_attempt(app, inline, clock):
         url = app.builtin.url(allowed=[address], allowed_networks=[ALLOWED])
         job = url.enqueue(UrlRequest(url=address))
         assert inline.drain() == {"retried": 1}
-        assert app.driver.inspect([job.id])[job.id].available_at == clock.now() + 120 * SECOND
+        assert app.driver.do(Inspect(job_ids=[job.id]))[job.id].available_at == clock.now() + 120 * SECOND
 
 
 def test_retry_after_of_a_busy_server_pauses_all_jobs_of_the_host(app, inline, clock):

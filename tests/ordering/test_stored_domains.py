@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import ManualClock
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.errors import DomainFull, SchemaMismatch, StoreBusy
 from holdfast.model.registry import Change
 from holdfast.ordering import (
@@ -69,7 +70,7 @@ def small_pages(monkeypatch):
 
 def entries(store, clock) -> dict[str, int]:
     """The keys of all entries, and their sizes."""
-    return {entry.key: len(entry.value) for entry in store.scan(KIND, limit=10_000, now=clock.now())}
+    return {entry.key: len(entry.value) for entry in store.do(Scan(kind=KIND, limit=10_000, now=clock.now()))}
 
 
 def process(lease: WorkLease, offset: int, domain: str = "A") -> None:
@@ -176,7 +177,7 @@ def test_a_domain_that_is_too_large_is_a_clear_error(registry, clock, small_page
 
 def test_a_domain_of_another_format_is_refused(store, clock):
     value = domain_entry.encode_head(domain_entry.Head(domain="A", format=99))
-    store.write([Change(kind=KIND, key=head_key("A"), value=value)], now=clock.now())
+    store.do(Write(changes=[Change(kind=KIND, key=head_key("A"), value=value)], now=clock.now()))
     with pytest.raises(SchemaMismatch, match="99"):
         WorkLease(max_retries=1, store=store, clock=clock).state("A")
 
@@ -231,7 +232,7 @@ class Scene:
     def check_entries(self, leftovers: int = 0) -> None:
         """Every entry that the head uses exists; others are retired, or those of a dead process."""
         key, now = head_key("A"), self.clock.now()
-        [entry] = self.store.read(KIND, [key], now=now)
+        [entry] = self.store.do(Read(kind=KIND, keys=[key], now=now))
         head = decode_head("A", entry.value)
         used = {f"{key}.{name}" for name in head.chunks()}
         stored = set(entries(self.store, self.clock)) - {key}

@@ -12,6 +12,7 @@ import psycopg
 
 import holdfast
 from holdfast.clock import DAY
+from holdfast.drivers.requests import AnyOpen, Cancel, Configure, Domains, Enqueue, Purge, Reap, Requeue, Resume, Trim
 from holdfast.drivers.store import Store
 from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.job import JobRecord
@@ -70,7 +71,7 @@ class _Worker:
 
     def _enqueue(self, store: Store) -> None:
         jobs = [self._make_job(next(self._numbers)) for _ in range(self._random.randint(1, MAX_BATCH))]
-        store.enqueue(jobs, writes=self._random.choice(((), self._some_changes())))
+        store.do(Enqueue(jobs=jobs, writes=self._random.choice(((), self._some_changes()))))
         self._ids.extend(job.id for job in jobs)
 
     def _make_job(self, number: int) -> JobRecord:
@@ -123,42 +124,42 @@ class _Worker:
 
     def _resume(self, store: Store) -> None:
         queue, domain = self._random.choice(QUEUES), self._random.choice(DOMAINS)
-        store.resume(queue, domain, self._random.choice(tuple(ResumeAction)))
+        store.do(Resume(queue=queue, domain=domain, action=self._random.choice(tuple(ResumeAction))))
 
     def _configure_gaps(self, store: Store) -> None:
         gaps = QueueSettings(gaps=self._random.choice(tuple(Gaps)), gap_pass_after=GAP)
-        store.configure(QUEUES[1], gaps, only=("gaps", "gap_pass_after"))
+        store.do(Configure(queue=QUEUES[1], settings=gaps, only=("gaps", "gap_pass_after")))
 
     def _some_ids(self) -> list[str]:
         recent = list(dict.fromkeys(self._ids[-MAX_RECENT_IDS:]))
         return self._random.sample(recent, min(len(recent), MAX_BATCH))
 
     def _cancel(self, store: Store) -> None:
-        store.cancel(self._some_ids())
+        store.do(Cancel(job_ids=self._some_ids()))
 
     def _requeue(self, store: Store) -> None:
-        store.requeue(self._some_ids())
+        store.do(Requeue(job_ids=self._some_ids()))
 
     def _purge(self, store: Store) -> None:
-        store.purge(self._some_ids())
+        store.do(Purge(job_ids=self._some_ids()))
 
     def _extend(self, store: Store) -> None:
         store.extend(self._random.sample(self._leases, len(self._leases)), lease_for=LEASE)
 
     def _reap(self, store: Store) -> None:
-        store.reap(worker=self._random.choice((None, self._name)))
+        store.do(Reap(worker=self._random.choice((None, self._name))))
 
     def _trim(self, store: Store) -> None:
-        store.trim(ended_for=DAY, ledger_for=1)
+        store.do(Trim(ended_for=DAY, ledger_for=1))
 
     def _report_outage(self, store: Store) -> None:
-        store.report_outage(self._take_leases())
+        store.do(Reap(leases=self._take_leases()))
 
     def _configure(self, store: Store) -> None:
         limits = QueueSettings(
             key_max_inflight=self._random.choice((None, 1, 3)), key_rate=self._random.choice((None, 200.0, 2000.0))
         )
-        store.configure(QUEUES[1], limits)
+        store.do(Configure(queue=QUEUES[1], settings=limits))
 
     def _check_limit(self, _: Store) -> None:
         with psycopg.connect(self._url, autocommit=True) as session:
@@ -177,10 +178,14 @@ def count_deadlocks_of_random_verbs(
     """
     with holdfast.connect(url) as store:
         if keyed:
-            store.configure(QUEUES[0], QueueSettings(key_max_inflight=KEY_MAX_INFLIGHT))
+            store.do(Configure(queue=QUEUES[0], settings=QueueSettings(key_max_inflight=KEY_MAX_INFLIGHT)))
         if ordered:
             for queue in QUEUES:
-                store.configure(queue, QueueSettings(on_exhausted=OnExhausted.HALT), only=("on_exhausted",))
+                store.do(
+                    Configure(
+                        queue=queue, settings=QueueSettings(on_exhausted=OnExhausted.HALT), only=("on_exhausted",)
+                    )
+                )
     ids: list[str] = []
     numbers = itertools.count(seed * 100_000)  # other ids with every seed
     with psycopg.connect(url, autocommit=True) as session:
@@ -201,10 +206,10 @@ def count_deadlocks_of_random_verbs(
 def _drain(url: str) -> None:
     with holdfast.connect(f"{url}?listen=off") as store:
         deadline = time.monotonic() + 60
-        while store.any_open(QUEUES, ["t"]):
+        while store.do(AnyOpen(queues=QUEUES, types=["t"])):
             assert time.monotonic() < deadline, "jobs that cannot be reserved: a domain has no turn, or a job is parked"
-            for halted in store.domains(status=DomainStatus.HALTED):
-                store.resume(halted.queue, halted.domain)
+            for halted in store.do(Domains(status=DomainStatus.HALTED)):
+                store.do(Resume(queue=halted.queue, domain=halted.domain))
             held = store.reserve(QUEUES, limit=1000, lease_for=DAY)
             store.settle([Ack(one.lease) for one in held])
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from holdfast.clock import MINUTE
+from holdfast.drivers.requests import Enqueue, Write
 from holdfast.errors import WriteRefused
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
@@ -25,7 +26,7 @@ def change(key, value=b"mine", **fields):
 
 
 def enqueue(store, job, changes):
-    return store.enqueue([job()], writes=changes, now=NOW)
+    return store.do(Enqueue(jobs=[job()], writes=changes, now=NOW)).answers
 
 
 def ack_one(store, job, changes):
@@ -55,7 +56,7 @@ def ack(store, job, changes):
 )
 def test_entries_are_locked_in_order_whether_they_exist_or_not(store, session, other, job, *, call, existing, changes):
     """Another session writes the first entry, and the second one once the call waits."""
-    store.write([change(existing)], now=NOW)
+    store.do(Write(changes=[change(existing)], now=NOW))
     other.execute("SET deadlock_timeout = '10ms'")  # so that the error is in this session, and no call is repeated
     other.execute(WRITE, ["a"])
     with ThreadPoolExecutor() as pool:

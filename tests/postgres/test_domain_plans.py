@@ -13,6 +13,7 @@ from holdfast.clock import MINUTE
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.drivers.requests import Configure
 from holdfast.model.job import JobRecord
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
@@ -52,7 +53,11 @@ def _record(number: int, **fields) -> JobRecord:
 def session(request, url):
     """A session that has planned every statement for empty tables, and then has many domains, jobs and offsets."""
     with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
-        store.configure("q", QueueSettings(gaps=Gaps.WAIT, gap_pass_after=MINUTE, on_exhausted=OnExhausted.HALT))
+        store.do(
+            Configure(
+                queue="q", settings=QueueSettings(gaps=Gaps.WAIT, gap_pass_after=MINUTE, on_exhausted=OnExhausted.HALT)
+            )
+        )
         with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as connection:
             for table in ("jobs", "ended", "ledger", "domains", "ended_offsets", "arrivals"):
                 connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")

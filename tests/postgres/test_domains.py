@@ -10,6 +10,7 @@ import holdfast
 from holdfast.clock import SECOND
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
 from holdfast.drivers.postgres.settle import MIN_SEPARATE_ACKS, pack_acks
+from holdfast.drivers.requests import Configure, Domains, Enqueue, ForgetDomain, Read, Requeue, Resume, Settings
 from holdfast.errors import LeaseMismatch
 from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.lease import Enqueued
@@ -93,12 +94,14 @@ def test_a_requeue_waits_for_a_transaction_that_stores_its_offset_again(store, s
     store.enqueue([dead, plain], now=NOW)
     held = store.reserve(["q"], limit=2, lease_for=LEASE, now=NOW)
     store.settle([Fail(one.lease, "no") for one in held], now=NOW)
-    assert store.forget_domain("q", "d")
+    assert store.do(ForgetDomain(queue="q", domain="d"))
     answers = []
     with psycopg.connect(url) as connection:
         again = job(domain="d", offset=1)
         assert not store.joined(connection).enqueue([again], now=NOW)[0].existed
-        thread = threading.Thread(target=lambda: answers.extend(store.requeue([dead.id, plain.id], now=NOW)))
+        thread = threading.Thread(
+            target=lambda: answers.extend(store.do(Requeue(job_ids=[dead.id, plain.id], now=NOW)))
+        )
         thread.start()
         wait_until(lambda: session.execute(WAITING).fetchone() == (1,))
         connection.commit()
@@ -123,13 +126,13 @@ def test_the_turn_of_a_locked_job_is_taken_back_later(impatient, other, job):
 
 
 def test_a_domain_goes_on_although_its_next_job_is_locked(impatient, other, job):
-    impatient.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    impatient.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     first, following = job(domain="d"), job(domain="d")
     impatient.enqueue([first, following], now=NOW)
     [held] = impatient.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
     assert impatient.settle([Fail(held.lease, reason="no")], now=NOW) == [None]
     assert other.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [following.id]).rowcount == 1
-    assert impatient.resume("q", "d", ResumeAction.SKIP, now=NOW)
+    assert impatient.do(Resume(queue="q", domain="d", action=ResumeAction.SKIP, now=NOW))
     assert impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW) == []
     other.rollback()
     assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [following.id]
@@ -166,7 +169,7 @@ def test_offsets_that_are_known_are_answered_also_with_registry_writes(store, jo
     [held] = store.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
     store.settle([Ack(held.lease)], now=NOW)
     batch = [job(domain="d", offset=offset) for offset in (3, 2, 1, 3)]
-    answers = store.enqueue(batch, writes=[Change(kind="k", key="k", value=b"1", version=0)], now=NOW)
+    answers = store.do(Enqueue(jobs=batch, writes=[Change(kind="k", key="k", value=b"1", version=0)], now=NOW)).answers
     assert [(answer.existed, answer.past) for answer in answers] == [
         (False, False),
         (True, False),
@@ -174,7 +177,7 @@ def test_offsets_that_are_known_are_answered_also_with_registry_writes(store, jo
         (True, False),
     ]
     assert answers[3].id == batch[0].id
-    assert store.read("k", ["k"], now=NOW) != [None]
+    assert store.do(Read(kind="k", keys=["k"], now=NOW)) != [None]
 
 
 def test_jobs_of_a_batch_keep_their_places_in_the_lane_whatever_their_offsets(store, job):
@@ -220,20 +223,20 @@ def test_a_store_from_before_offsets_is_upgraded_while_its_domains_wait_and_run(
     running, waiting, ready = job(domain="a"), job(domain="a"), job(domain="b")
     store.enqueue([running, waiting, ready], now=NOW)
     [held] = store.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
-    store.configure("q", QueueSettings(max_inflight=5))
+    store.do(Configure(queue="q", settings=QueueSettings(max_inflight=5)))
     store.close()
     session.execute(TO_VERSION_7)
     with holdfast.connect(url, caller_clock=True) as upgraded:
-        assert upgraded.settings("q") == QueueSettings(max_inflight=5)
-        [domain_a, domain_b] = upgraded.domains(now=NOW)
+        assert upgraded.do(Settings(queue="q")) == QueueSettings(max_inflight=5)
+        [domain_a, domain_b] = upgraded.do(Domains(now=NOW))
         assert (domain_a.status, domain_a.open, domain_a.head_id) == (DomainStatus.RUNNING, 2, running.id)
         assert (domain_b.status, domain_b.open, domain_b.head_id) == (DomainStatus.OPEN, 1, ready.id)
         upgraded.enqueue([job(domain="b", offset=1)], now=NOW)
         assert upgraded.settle([Ack(held.lease)], now=NOW) == [None]
         reserved = upgraded.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
         assert [(one.job.domain, one.job.offset) for one in reserved] == [("a", None), ("b", 1)]
-        upgraded.configure("q", QueueSettings(gaps=Gaps.WAIT))
-        assert upgraded.settings("q").gaps is Gaps.WAIT
+        upgraded.do(Configure(queue="q", settings=QueueSettings(gaps=Gaps.WAIT)))
+        assert upgraded.do(Settings(queue="q")).gaps is Gaps.WAIT
 
 
 TO_VERSION_8 = """
@@ -255,7 +258,7 @@ def test_a_store_whose_index_had_all_jobs_of_a_domain_is_upgraded_while_they_wai
         assert "NOT turn" in str(
             session.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'jobs_domain'").fetchall()
         )
-        [domain] = upgraded.domains(now=NOW)
+        [domain] = upgraded.do(Domains(now=NOW))
         assert (domain.status, domain.open, domain.head_id) == (DomainStatus.RUNNING, 3, running.id)
         for expected in (next_one, last):
             assert upgraded.settle([Ack(held.lease)], now=NOW) == [None]

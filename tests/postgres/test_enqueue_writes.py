@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.postgres.commit_outcome import _is_committed
+from holdfast.drivers.requests import Enqueue, Scan, Write
 from holdfast.errors import StoreUnavailable, WriteRefused
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change
@@ -25,12 +26,12 @@ def change(key, value, **fields):
 
 
 def write_row(store, key="state"):
-    [entry] = store.write([change(key, b"old")], now=NOW)
+    [entry] = store.do(Write(changes=[change(key, b"old")], now=NOW))
     return entry
 
 
 def rows(store):
-    return {entry.key: entry.value for entry in store.scan(KIND, now=NOW)}
+    return {entry.key: entry.value for entry in store.do(Scan(kind=KIND, now=NOW))}
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_commit_whose_answer_was_lost_is_not_refused_by_its_own_writes(store, 
     writes = [change("state", b"new", version=row.version), change("next", b"1", version=0)]
     through.counts()  # opens the connection
     proxy.lose_next()
-    answers = through.enqueue([job(id="mine", idempotency_key="k")], writes=writes, now=NOW)
+    answers = through.do(Enqueue(jobs=[job(id="mine", idempotency_key="k")], writes=writes, now=NOW)).answers
     assert proxy.lost == 1
     assert answers == [Enqueued(id="known" if known else "mine", existed=known)]
     assert rows(store) == {"state": b"new", "next": b"1"}
@@ -75,7 +76,7 @@ def test_a_refusal_whose_answer_was_lost_is_still_a_refusal(store, connect_throu
     through.counts()
     proxy.lose_next()
     with pytest.raises(WriteRefused):
-        through.enqueue([job(id="mine")], writes=[change("state", b"new", version=0)], now=NOW)
+        through.do(Enqueue(jobs=[job(id="mine")], writes=[change("state", b"new", version=0)], now=NOW))
     assert proxy.lost == 1
     assert (store.get("mine"), rows(store)) == (None, {"state": b"old"})
 
@@ -88,7 +89,7 @@ def test_without_patience_a_lost_answer_is_reported_and_the_entries_show_the_out
     through.counts()
     proxy.lose_next()
     with pytest.raises(StoreUnavailable):
-        through.enqueue([job(id="mine")], writes=[change("state", b"new", version=row.version)], now=NOW)
+        through.do(Enqueue(jobs=[job(id="mine")], writes=[change("state", b"new", version=row.version)], now=NOW))
     assert (store.get("mine").id, rows(store)) == ("mine", {"state": b"new"})
 
 
@@ -99,7 +100,7 @@ def test_a_call_that_is_cut_off_before_its_commit_is_repeated(url, store, connec
 
     def enqueue():
         writes = [change("state", b"new", version=row.version)]
-        answers.extend(through.enqueue([job(id="mine")], writes=writes, now=NOW))
+        answers.extend(through.do(Enqueue(jobs=[job(id="mine")], writes=writes, now=NOW)).answers)
 
     with psycopg.connect(url, options="-c search_path=holdfast") as blocker:
         blocker.execute("SELECT FROM registry FOR UPDATE")
@@ -130,7 +131,7 @@ def test_a_refused_write_leaves_the_connection_of_the_pool_open(store, session, 
     sessions = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     before = session.execute(sessions).fetchall()
     with pytest.raises(WriteRefused):
-        store.enqueue([job()], writes=[change("state", b"new", version=0)], now=NOW)
+        store.do(Enqueue(jobs=[job()], writes=[change("state", b"new", version=0)], now=NOW))
     assert session.execute(sessions).fetchall() == before
 
 
@@ -139,10 +140,10 @@ def test_writes_belong_to_the_transaction_of_the_caller(url, store, job, commits
     row = write_row(store)
     with psycopg.connect(url) as connection:
         joined = store.joined(connection)
-        joined.enqueue([job(id="mine")], writes=[change("state", b"new", version=row.version)], now=NOW)
+        joined.do(Enqueue(jobs=[job(id="mine")], writes=[change("state", b"new", version=row.version)], now=NOW))
         assert rows(store) == {"state": b"old"}
         with pytest.raises(WriteRefused):
-            joined.enqueue([job(id="other")], writes=[change("state", b"newer", version=row.version)], now=NOW)
+            joined.do(Enqueue(jobs=[job(id="other")], writes=[change("state", b"newer", version=row.version)], now=NOW))
         joined.enqueue([job(id="last")], now=NOW)  # the refusal has left the transaction usable
         if commits:
             connection.commit()

@@ -8,6 +8,7 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import DAY, SECOND
+from holdfast.drivers.requests import Extend, Trim
 from holdfast.model.lease import Note
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
@@ -31,11 +32,13 @@ def test_a_heartbeat_is_a_hot_update(server, job):
     store.enqueue([job() for _ in range(20)], now=NOW)
     held = store.reserve(["q"], limit=20, lease_for=30 * SECOND, now=NOW)
     for beat in range(1, 11):
-        answers = store.extend(
-            [one.lease for one in held],
-            lease_for=30 * SECOND,
-            notes={held[0].job.id: Note(progress=b"%d" % beat)},
-            now=NOW + beat * 10 * SECOND,
+        answers = store.do(
+            Extend(
+                leases=[one.lease for one in held],
+                lease_for=30 * SECOND,
+                notes={held[0].job.id: Note(progress=b"%d" % beat)},
+                now=NOW + beat * 10 * SECOND,
+            )
         )
         assert all(isinstance(answer, holdfast.driver.Lease) for answer in answers)
     store.close()
@@ -83,7 +86,7 @@ def test_each_trim_removes_at_most_its_limit(store, job):
     held = store.reserve(["q"], limit=25, lease_for=SECOND, now=NOW)
     store.settle([Ack(one.lease) for one in held], now=NOW)
     later = NOW + 40 * DAY
-    steps = [store.trim(limit=10, now=later) for _ in range(4)]
+    steps = [store.do(Trim(limit=10, now=later)) for _ in range(4)]
     assert [(step.jobs, step.ledger, step.more) for step in steps] == [
         (10, 10, True),
         (10, 10, True),

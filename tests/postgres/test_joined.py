@@ -8,6 +8,7 @@ import pytest
 from psycopg.rows import dict_row
 
 import holdfast
+from holdfast.drivers.requests import Configure
 from holdfast.errors import InvalidInput, StoreUnavailable, Unsupported
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack
@@ -184,7 +185,7 @@ def test_a_connection_to_a_database_without_holdfast_tables_is_refused_and_stays
 
 def test_a_key_that_was_waited_for_is_not_taken_over_while_its_job_is_open(url, store, connection, job):
     """The second enqueue begins before the first commits, and ends after the window of the first."""
-    store.configure("q", QueueSettings(dedupe_window=1))
+    store.do(Configure(queue="q", settings=QueueSettings(dedupe_window=1)))
     store.joined(connection).enqueue([job(id="a", idempotency_key="k")], now=NOW)
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(store.enqueue, [job(id="b", idempotency_key="k")], now=NOW + 10)

@@ -10,6 +10,7 @@ from holdfast.clock import MINUTE
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.drivers.requests import Configure
 from holdfast.model.job import JobRecord
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
@@ -47,7 +48,7 @@ ON CONFLICT (space, queue, key) DO UPDATE SET parked = true, watched = true, wak
 def session(request, url):
     """A session that has planned every statement for empty tables, and then has many keys and parked jobs."""
     with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
-        store.configure("q", QueueSettings(key_max_inflight=1, key_rate=1000, max_inflight=100_000))
+        store.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1, key_rate=1000, max_inflight=100_000)))
         with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as connection:
             for table in ("jobs", "ended", "ledger", "limit_keys", "key_changes"):
                 connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
@@ -106,7 +107,7 @@ def test_reserve_reads_no_parked_job_that_stays_parked(session):
 
 def test_jobs_without_keys_in_queues_without_key_limits_touch_no_key(url):
     with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
-        store.configure("limited", QueueSettings(max_inflight=5, rate=9))
+        store.do(Configure(queue="limited", settings=QueueSettings(max_inflight=5, rate=9)))
         queues = pack_texts(["q", "limited"])
         explained = ExplainedSession(url)
         for queue in ("q", "limited"):

@@ -9,6 +9,7 @@ from holdfast.clock import HOUR
 from holdfast.drivers.packing import MAX_INLINE_BYTES
 from holdfast.drivers.postgres import migrations
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
+from holdfast.drivers.requests import Cancel, Purge, RemoveSpace, Requeue, Reserve
 from holdfast.errors import SchemaMismatch
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -45,8 +46,8 @@ def test_no_change_of_state_writes_a_payload_again(store, session):
     [*acked, failed] = reserve(NOW + 2 * HOUR)  # after all leases have expired
     store.extend([*acked, failed], lease_for=HOUR, now=NOW + 2 * HOUR)
     store.settle([*map(Ack, acked), Fail(failed, reason="no")], now=NOW + 2 * HOUR)
-    store.requeue([failed.job_id], now=NOW)
-    store.cancel([failed.job_id], now=NOW)
+    store.do(Requeue(job_ids=[failed.job_id], now=NOW))
+    store.do(Cancel(job_ids=[failed.job_id], now=NOW))
     [(written,)] = session.execute("SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", [before]).fetchall()
     assert 0 < written < COUNT * SIZE // 2
     assert {job.payload for job in store.find()} == set(payloads)
@@ -63,7 +64,7 @@ def test_every_verb_keeps_the_payload_and_leaves_none_behind(store, session):
 
     large_payloads.walk_through_verbs(store, check)
     assert count_payloads(session) > 0
-    store.remove_space("main", force=True, now=NOW)
+    store.do(RemoveSpace(name="main", force=True, now=NOW))
     assert count_payloads(session) == 0
 
 
@@ -103,17 +104,17 @@ def test_a_job_that_stands_in_both_tables_keeps_its_payload(store, session):
 def test_a_store_with_large_payloads_in_its_rows_goes_on_working(store, session, url):
     payload = large_job("old").payload
     store.enqueue([large_job("old", payload=b"1"), large_job("ended", payload=b"1")], now=NOW)
-    store.cancel(["ended"], now=NOW)
+    store.do(Cancel(job_ids=["ended"], now=NOW))
     session.execute("UPDATE jobs SET payload = %s", [payload])
     session.execute("UPDATE ended SET payload = %s", [payload])
     session.execute(TO_ELEVEN)
     with holdfast.connect(url, caller_clock=True) as upgraded:
         upgraded.enqueue([large_job("new")], now=NOW)
-        assert upgraded.requeue(["ended"], now=NOW) == [True]
-        held = upgraded.reserve(["q"], limit=3, lease_for=HOUR, max_bytes=4 * SIZE, now=NOW)
+        assert upgraded.do(Requeue(job_ids=["ended"], now=NOW)) == [True]
+        held = upgraded.do(Reserve(queues=["q"], limit=3, lease_for=HOUR, max_bytes=4 * SIZE, now=NOW)).reservations
         assert [one.job.payload for one in held] == [payload, large_job("new").payload, payload]
         upgraded.settle([Fail(one.lease, reason="no") for one in held], now=NOW)
-        assert upgraded.requeue(["old", "new", "ended"], now=NOW) == [True] * 3
+        assert upgraded.do(Requeue(job_ids=["old", "new", "ended"], now=NOW)) == [True] * 3
         held = upgraded.reserve(["q"], limit=3, lease_for=HOUR, now=NOW)
         upgraded.settle([Ack(one.lease) for one in held], now=NOW)
         assert {(job.id, job.payload) for job in upgraded.find()} == {
@@ -121,7 +122,7 @@ def test_a_store_with_large_payloads_in_its_rows_goes_on_working(store, session,
             ("old", payload),
             ("ended", payload),
         }
-        assert upgraded.purge(["old", "new", "ended"], now=NOW) == [True] * 3
+        assert upgraded.do(Purge(job_ids=["old", "new", "ended"], now=NOW)) == [True] * 3
         assert count_payloads(session) == 0
 
 
@@ -138,12 +139,12 @@ def test_a_job_whose_payload_was_removed_is_a_dead_letter(store, session, job, m
     session.execute("DELETE FROM payloads")
     assert store.get("a").last_error.startswith("unreadable: payload: wanted")
     assert [one.id for one in store.find()] == ["a", "b"]
-    held = store.reserve(["q"], limit=2, lease_for=HOUR, max_bytes=max_bytes, now=NOW)
+    held = store.do(Reserve(queues=["q"], limit=2, lease_for=HOUR, max_bytes=max_bytes, now=NOW)).reservations
     assert [one.job.id for one in held] == ["b"]
     assert store.get("a").state is State.DEAD
     assert store.get("a").dead_reason == "unreadable"
-    assert store.requeue(["a"], now=NOW) == [False]
-    assert store.purge(["a"], now=NOW) == [True]
+    assert store.do(Requeue(job_ids=["a"], now=NOW)) == [False]
+    assert store.do(Purge(job_ids=["a"], now=NOW)) == [True]
 
 
 def test_payloads_without_a_job_are_counted(store, session):

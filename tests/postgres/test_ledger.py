@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.driver import LedgerReader
+from holdfast.drivers.requests import Purge, Trim
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
@@ -55,10 +56,10 @@ def test_trimming_stops_before_a_running_transaction(server, job):
             "SELECT * FROM holdfast.ack('main', %s, %s, %s, NULL, NULL, NULL)", [now, [a.job.id], [a.lease.token]]
         )
         store.settle([Ack(b.lease)], now=now)
-        assert store.trim(ledger_for=1, now=now + 10**12).ledger == 0
+        assert store.do(Trim(ledger_for=1, now=now + 10**12)).ledger == 0
         late.commit()
     assert [row.job_id for row in store.ledger()] == ["a", "b"]
-    assert store.trim(ledger_for=1, now=now + 10**12).ledger == 2
+    assert store.do(Trim(ledger_for=1, now=now + 10**12)).ledger == 2
     store.close()
 
 
@@ -122,8 +123,8 @@ def test_a_job_that_ends_while_purge_looks_for_unread_rows_stays(store, job):
     settling.start()
     removed = 0
     while settling.is_alive():
-        removed += sum(store.purge(ids))
-    assert removed + sum(store.purge(ids)) == 0
+        removed += sum(store.do(Purge(job_ids=ids)))
+    assert removed + sum(store.do(Purge(job_ids=ids))) == 0
 
 
 def test_a_reader_does_not_miss_rows_that_are_trimmed_while_it_reads(store, session, url, job):

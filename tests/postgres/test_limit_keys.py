@@ -9,6 +9,7 @@ import holdfast
 from holdfast.clock import MINUTE, SECOND
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.drivers.requests import Configure
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
@@ -69,7 +70,7 @@ def reap(session, _):
 @pytest.mark.parametrize("end", [ack, release, reap])
 def test_a_lease_that_ended_but_is_not_committed_leaves_no_job_behind(store, other, job, end):
     """It looked for parked jobs before there were any."""
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     first, second = fill(store, job, 2)
     [held] = reserve(store, 1)
     end(other, held.lease)
@@ -85,7 +86,7 @@ def test_a_lease_from_before_the_limit_that_ends_while_its_key_is_parked(store, 
     first, second = fill(store, job, 2)
     [held] = reserve(store, 1)
     end(other, held.lease)
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     assert [reserve_ids(store) for _ in range(3)] == [[], [], []]
     other.commit()
     assert reserve_ids(store) == [second if end is ack else first]
@@ -93,7 +94,7 @@ def test_a_lease_from_before_the_limit_that_ends_while_its_key_is_parked(store, 
 
 def test_a_lease_whose_end_is_committed_while_a_reserve_judges_its_key(store, other, session, job):
     """The table lock lets reads pass and stops the reserve where it locks rows of leases."""
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     _, second = fill(store, job, 2)
     [held] = reserve(store, 1)
     ack(other, held.lease)
@@ -109,7 +110,7 @@ def test_a_lease_whose_end_is_committed_while_a_reserve_judges_its_key(store, ot
 
 
 def test_a_lease_that_ends_after_the_park_wakes_its_key(store, job):
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     jobs = fill(store, job, 4)
     for expected in jobs:
         [held] = reserve(store)
@@ -121,7 +122,7 @@ def test_a_lease_that_ends_after_the_park_wakes_its_key(store, job):
 
 
 def test_an_end_that_is_rolled_back_returns_no_place(store, other, job):
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     _, second = fill(store, job, 2)
     [held] = reserve(store, 1)
     ack(other, held.lease)
@@ -134,7 +135,7 @@ def test_an_end_that_is_rolled_back_returns_no_place(store, other, job):
 
 def test_a_cancel_that_is_not_committed_leaves_no_job_behind(store, other, job):
     """The cancelled job is in its lane: the place of its key is free, and a parked one gets it after the commit."""
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     _, second, third = fill(store, job, 3)
     [held] = reserve(store, 1)
     assert reserve_ids(store) == []
@@ -147,7 +148,7 @@ def test_a_cancel_that_is_not_committed_leaves_no_job_behind(store, other, job):
 
 
 def test_a_parked_job_that_another_session_has_locked_is_unparked_later(store, other, job):
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     _, second = fill(store, job, 2)
     [held] = reserve(store, 1)
     assert reserve_ids(store) == []
@@ -170,7 +171,7 @@ def test_a_hold_that_is_not_committed_delays_nobody_and_applies_after_its_commit
 
 
 def test_an_end_does_not_wait_for_a_reserve_that_has_locked_the_limits(store, other, job):
-    store.configure("q", ONE_AT_A_TIME)
+    store.do(Configure(queue="q", settings=ONE_AT_A_TIME))
     fill(store, job, 2)
     [held] = reserve(store, 1)
     call(other, "reserve", "main", NOW, pack_texts(["q"]), None, 9, LEASE, "x", b"\0" * 144, None, "share", True)

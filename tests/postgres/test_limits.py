@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from holdfast.clock import SECOND
+from holdfast.drivers.requests import Configure
 from holdfast.model.queue_settings import QueueSettings
 from tests.postgres.conftest import NOW
 from tests.waiting import wait_until
@@ -35,7 +36,7 @@ END $$
 )
 def test_reserves_that_have_seen_a_pause_do_not_share_the_places_of_a_new_limit(store, session, url, job, limits):
     """They have locked nothing, so each of them would count the same free places."""
-    store.configure("q", QueueSettings(paused_until=2 * NOW))
+    store.do(Configure(queue="q", settings=QueueSettings(paused_until=2 * NOW)))
     store.enqueue([job(limit_key="k") for _ in range(9)], now=NOW)
     session.execute(WAIT_AFTER_LOCK_LIMITS)
     held = []
@@ -49,7 +50,7 @@ def test_reserves_that_have_seen_a_pause_do_not_share_the_places_of_a_new_limit(
         for thread in reserving:
             thread.start()
         wait_until(lambda: session.execute(WAITING, [GATE]).fetchone() == (2,))
-        store.configure("q", limits)
+        store.do(Configure(queue="q", settings=limits))
     for thread in reserving:
         thread.join()
     reserve()

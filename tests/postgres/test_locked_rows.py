@@ -4,6 +4,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
+from holdfast.drivers.requests import Reap, Reserve, Trim, Write
 from holdfast.model.isolation import Isolation
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
@@ -31,7 +32,9 @@ def isolate_jobs(other, *jobs):
 
 
 def reserve_ids(store, limit, *, isolation=Isolation.SHARE, now=NOW):
-    reserved = store.reserve(["q"], limit=limit, lease_for=LEASE, worker="w", isolation=isolation, now=now)
+    reserved = store.do(
+        Reserve(queues=["q"], limit=limit, lease_for=LEASE, worker="w", isolation=isolation, now=now)
+    ).reservations
     return [reservation.job.id for reservation in reserved]
 
 
@@ -97,7 +100,7 @@ def test_a_reap_ends_the_leases_beside_a_locked_one(store, other, job):
     store.enqueue(jobs, now=NOW)
     reserve_ids(store, 3)
     lock_jobs(other, jobs[0])
-    assert store.reap(worker="w", limit=1, now=NOW) == 1
+    assert store.do(Reap(worker="w", limit=1, now=NOW)).count == 1
     assert store.reap(now=LATER) == 1
     other.rollback()
     assert store.reap(now=LATER) == 1
@@ -118,7 +121,7 @@ def test_a_trim_removes_the_rows_beside_a_locked_one(store, other, job, table, c
     store.enqueue([job(idempotency_key=f"k{number}") for number in range(2)], now=NOW)
     held = store.reserve(["q"], limit=2, lease_for=LEASE, now=NOW)
     store.settle([Ack(one.lease) for one in held], now=NOW)
-    store.write([Change(kind="kind", key=f"k{number}", value=b"1", ttl=1) for number in range(2)], now=NOW)
+    store.do(Write(changes=[Change(kind="kind", key=f"k{number}", value=b"1", ttl=1) for number in range(2)], now=NOW))
     assert other.execute(f"SELECT FROM {table} LIMIT 1 FOR UPDATE").rowcount == 1
-    removed = store.trim(ended_for=DAY, ledger_for=DAY, now=NOW + 3 * DAY)
+    removed = store.do(Trim(ended_for=DAY, ledger_for=DAY, now=NOW + 3 * DAY))
     assert getattr(removed, count) == 1

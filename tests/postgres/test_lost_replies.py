@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import DAY, SECOND
+from holdfast.drivers.requests import Cancel, Configure, Inspect, Reap, Scan, Settings
 from holdfast.errors import StoreUnavailable
 from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
@@ -34,9 +35,12 @@ SELECT FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 
 def state_of(store):
     """The whole state of a store, without fences: they differ from lease to lease."""
-    jobs = [dataclasses.replace(store.inspect([one.id])[one.id], fence=None) for one in store.find(limit=1000).items]
+    jobs = [
+        dataclasses.replace(store.do(Inspect(job_ids=[one.id]))[one.id], fence=None)
+        for one in store.find(limit=1000).items
+    ]
     rows = [replace(row, fence=None) for row in store.ledger().items]
-    return jobs, rows, store.counts(now=LATER), store.settings("q"), store.scan("kind", now=LATER)
+    return jobs, rows, store.counts(now=LATER), store.do(Settings(queue="q")), store.do(Scan(kind="kind", now=LATER))
 
 
 def reserve_some(store, job, count=4):
@@ -62,7 +66,7 @@ def make_dead_jobs(store, job):
 
 
 def halt_a_domain(store, job):
-    store.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    store.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     store.enqueue([job(id=f"o{number}", domain="d", offset=number) for number in range(2)], now=NOW)
     [held] = store.reserve(["q"], limit=1, lease_for=30 * SECOND, now=NOW)
     store.settle([Fail(held.lease, reason="no")], now=NOW)
@@ -95,8 +99,8 @@ CALLS = {
     "settle acks": (reserve_some, lambda s, x: s.settle([Ack(lease) for lease in x], now=NOW + 1)),
     "settle": (one_settlement_of_each_verb, lambda s, x: s.settle(x, now=NOW + 1)),
     "reap": (reserve_some, lambda s, _: s.reap(now=LATER)),
-    "report_outage": (reserve_some, lambda s, x: s.report_outage(x, now=LATER)),
-    "report_outage after a reap": (reserve_and_reap, lambda s, x: s.report_outage(x, now=LATER)),
+    "report_outage": (reserve_some, lambda s, x: s.do(Reap(leases=x, now=LATER)).reported),
+    "report_outage after a reap": (reserve_and_reap, lambda s, x: s.do(Reap(leases=x, now=LATER)).reported),
     "cancel": (lambda s, j: s.enqueue([j(id="c")], now=NOW), lambda s, _: s.cancel(["c", "unknown"], now=NOW + 1)),
     "requeue": (make_dead_jobs, lambda s, x: s.requeue(x, now=NOW + 1)),
     "purge": (make_dead_jobs, lambda s, x: s.purge(x, now=NOW + 1)),
@@ -189,7 +193,7 @@ def test_a_job_whose_cancel_was_requested_under_a_lost_lease_is_cancelled(proxie
     first, second = job(domain="d"), job(domain="d")
     store.enqueue([first, second, job()], now=NOW)
     lose_a_reserve(store, proxy)
-    store.cancel([first.id], now=NOW)
+    store.do(Cancel(job_ids=[first.id], now=NOW))
     [reserved, _] = store.reserve(["q"], limit=9, lease_for=10, worker="w", now=NOW)
     assert reserved.job.id == second.id
     assert (store.get(first.id).state, store.get(first.id).attempts) == (State.CANCELLED, 0)
@@ -214,7 +218,7 @@ def test_the_leases_of_a_reserve_that_the_server_carries_out_later_are_released_
     direct, through, proxy = proxied
     store = open_store(f"{through}&patience=0", caller_clock=True, lost_call_seconds=600.0)
     store.enqueue([job(max_attempts=1) for _ in range(2)], now=NOW)
-    store.configure("q", QueueSettings(max_inflight=9))
+    store.do(Configure(queue="q", settings=QueueSettings(max_inflight=9)))
     errors = []
 
     def reserve():
@@ -245,7 +249,7 @@ class InterruptedCall(Exception):
 def test_the_leases_of_a_reserve_that_an_exception_has_interrupted_are_released(url, job):
     store = open_store(url, caller_clock=True, lost_call_seconds=600.0)
     store.enqueue([job(max_attempts=1) for _ in range(2)], now=NOW)
-    store.configure("q", QueueSettings(max_inflight=9))
+    store.do(Configure(queue="q", settings=QueueSettings(max_inflight=9)))
 
     def interrupt(_number, _frame):
         raise InterruptedCall

@@ -22,7 +22,7 @@ from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
 from holdfast.drivers.postgres.functions import load_functions
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.settle import find_writes, pack_acks, pack_settlements, pack_writes
-from holdfast.drivers.requests import FIND_LIMIT
+from holdfast.drivers.requests import FIND_LIMIT, AnyOpen, Cancel, Counts, Find, LedgerTail, ReadColumns, Reap, Trim
 from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
@@ -434,8 +434,8 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
 
         calls = (
             lambda store: store.find(where, limit=limit),
-            lambda store: store.find(where, limit=limit, newest=True),
-            lambda store: store.job_columns(where, ["id", "state"], limit=limit),
+            lambda store: store.do(Find(where=where, limit=limit, newest=True)),
+            lambda store: store.do(ReadColumns(where=where, names=["id", "state"], limit=limit)),
         )
         for call in calls:
             before = fetched()
@@ -463,8 +463,8 @@ def test_the_tail_of_the_ledger_reads_no_other_row_without_statistics(url, long_
     fetched = partial(count_fetched_rows, long_ledger, "ledger")
     before = fetched()
     with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
-        page = store.ledger_tail(limit=100)
-        assert len(store.ledger_tail(page.cursor, 100)) == 100
+        page = store.do(LedgerTail(limit=100))
+        assert len(store.do(LedgerTail(before=page.cursor, limit=100))) == 100
     wait_until(lambda: fetched() > before)
     assert fetched() - before < 300
 
@@ -476,7 +476,7 @@ def test_expired_leases_are_told_without_a_look_at_other_rows_without_statistics
         store.enqueue([job() for _ in range(30)])
         store.reserve(["q"], limit=30, lease_for=1)
         for _ in range(3):
-            store.reap(limit=10)
+            store.do(Reap(limit=10))
         assert len(store.take_expired()) == 30
     wait_until(lambda: fetched() > before)
     assert fetched() - before < 100
@@ -492,10 +492,13 @@ def test_any_open_does_not_read_the_jobs_of_other_queues(url):
 
         before = fetched()
         with holdfast.connect(f"{url}?listen=off") as one:  # a session reports its statistics when it ends
-            assert [one.any_open(["q"], ["t"]), one.any_open(["other"], ["t"])] == [True, False]
+            assert [one.do(AnyOpen(queues=["q"], types=["t"])), one.do(AnyOpen(queues=["other"], types=["t"]))] == [
+                True,
+                False,
+            ]
         wait_until(lambda: fetched() > before)
         assert fetched() - before < 100
-        assert not store.any_open(["other"], ["t", "unknown"])
+        assert not store.do(AnyOpen(queues=["other"], types=["t", "unknown"]))
 
 
 def test_an_enqueue_reads_the_heads_of_its_lanes_and_not_every_ready_job(url):
@@ -529,12 +532,12 @@ def test_a_trim_does_not_read_the_keys_again_that_must_stay(url):
         arguments = ("trim_expired", "main", later, DAY, DAY, 1000)
         _, first = explained.call(*arguments)
         assert first > count  # the call was rolled back
-        assert store.trim(limit=1000, now=later).dedupe == 0
+        assert store.do(Trim(limit=1000, now=later)).dedupe == 0
         _, second = explained.call(*arguments)
         explained.connection.close()
         assert second < first / 20
-        assert store.cancel([f"new-{n}" for n in range(count)], now=later) == [State.CANCELLED] * count
-        trimmed = store.trim(ended_for=DAY, limit=10_000, now=later + DAY)
+        assert store.do(Cancel(job_ids=[f"new-{n}" for n in range(count)], now=later)) == [State.CANCELLED] * count
+        trimmed = store.do(Trim(ended_for=DAY, limit=10_000, now=later + DAY))
         assert (trimmed.jobs, trimmed.dedupe) == (count, count)
 
 
@@ -559,7 +562,7 @@ def test_one_page_reads_a_bounded_number_of_rows(url, state):
             found, after = 0, None
             for _ in range(6):
                 page = store.find(where, after=after)
-                columns, cursor = store.job_columns(where, ["name"], limit=100, after=after)
+                columns, cursor = store.do(ReadColumns(where=where, names=["name"], limit=100, after=after))
                 assert (list(columns[0]), cursor) == ([job.name for job in page], page.cursor)
                 found, after = found + len(page), page.cursor
                 if after is None:
@@ -578,7 +581,7 @@ def test_counts_without_done_jobs_does_not_read_them(url):
 
         before = fetched()
         with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
-            [row] = store.counts(states=set(State) - {State.DONE})
+            [row] = store.do(Counts(states=set(State) - {State.DONE}))
         assert (row.done, row.dead) == (0, 10)
         wait_until(lambda: fetched() > before)
         assert fetched() - before < 100

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.drivers.requests import Cancel, Requeue
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release
 from tests.postgres.conftest import NOW
@@ -55,10 +56,10 @@ def test_reap_and_reserve_end_it_and_the_jobs_beside_it(store, session, held):
 def test_cancel_ends_it(store, session, job):
     store.enqueue([job(id="a")], now=NOW)
     session.execute(COPY_TO_ENDED)
-    assert store.cancel(["a"], now=NOW) == [State.CANCELLED]
+    assert store.do(Cancel(job_ids=["a"], now=NOW)) == [State.CANCELLED]
     assert read_states(session) == [("a", "cancelled")]
 
 
 def test_requeue_leaves_it_as_it_is(store, session, held):
-    assert store.requeue(["a"], now=NOW) == [False]
+    assert store.do(Requeue(job_ids=["a"], now=NOW)) == [False]
     assert store.settle([Ack(lease) for lease in held], now=NOW) == [None, None]

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.drivers.requests import LedgerEnd, LedgerMarks, ReadTuples, Trim
 from holdfast.errors import JobNotInflight, LeaseMismatch, SchemaMismatch
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
@@ -25,11 +26,11 @@ def run_job(store, record):
 def read_ids(store, after=None):
     """Return the jobs of all ledger rows behind a cursor, read in each of the ways that a reader has."""
     page = store.ledger(after=after)
-    rows, cursor = store.ledger_tuples(after, 1000)
+    rows, cursor = store.do(ReadTuples(after=after, limit=1000))
     assert (len(rows), cursor) == (len(page.items), page.cursor)
-    assert sum(count for _, count in store.ledger_marks(after, every=2, most=1000)) == len(page.items)
+    assert sum(count for _, count in store.do(LedgerMarks(after=after, every=2, most=1000))) == len(page.items)
     if page.items:
-        assert store.ledger_end() == page.cursor
+        assert store.do(LedgerEnd()) == page.cursor
     return [row.job_id for row in page]
 
 
@@ -56,7 +57,7 @@ def test_rows_and_cursors_survive_two_restores_into_new_servers(server, job):
                 assert read_ids(store, cursor) == known[1:]
             with holdfast.connect(other.url_of(name), caller_clock=True) as store:  # it is not restored again
                 assert read_ids(store) == known
-                assert store.trim(ledger_for=1, limit=1, now=NOW + 10).ledger == 1
+                assert store.do(Trim(ledger_for=1, limit=1, now=NOW + 10)).ledger == 1
             script = other.dump(name)
         del known[0]
         held_by = f"{name}_back"
@@ -69,7 +70,12 @@ def test_rows_and_cursors_survive_two_restores_into_new_servers(server, job):
 def test_a_restored_store_is_not_read_before_a_process_has_connected(store, session, url, job):
     run_job(store, job(id="a"))
     session.execute("UPDATE origin SET system_identifier = 1")
-    for read in (store.ledger, store.ledger_end, lambda: store.ledger_tuples(None, 1), lambda: store.trim(now=NOW)):
+    for read in (
+        store.ledger,
+        store.ledger_end,
+        lambda: store.do(ReadTuples(limit=1)),
+        lambda: store.do(Trim(now=NOW)),
+    ):
         with pytest.raises(SchemaMismatch, match=r"restored.*connect once"):
             read()
     holdfast.connect(url).close()

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from holdfast.drivers.requests import LedgerMarks, ReadColumns, ReadTuples, Trim
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
@@ -35,11 +36,11 @@ def without_positions(tuples):
 def test_ledger_tuples_are_the_rows_of_a_page(store, job):
     end_jobs(store, job, 20)
     page = store.ledger(None, 7)
-    tuples, cursor = store.ledger_tuples(None, 7)
+    tuples, cursor = store.do(ReadTuples(limit=7))
     assert (without_positions(tuples), cursor) == (tuples_of(page.items), page.cursor)
-    rest, end = store.ledger_tuples(cursor, 1000)
+    rest, end = store.do(ReadTuples(after=cursor, limit=1000))
     assert without_positions(rest) == tuples_of(store.ledger(cursor, 1000).items)
-    assert store.ledger_tuples(end, 10) == ([], end)
+    assert store.do(ReadTuples(after=end, limit=10)) == ([], end)
 
 
 @pytest.mark.parametrize(("every", "most"), [(3, 100), (3, 7), (7, 7), (7, 5), (5, 20), (100, 100), (20, 1)])
@@ -49,7 +50,7 @@ def test_ledger_marks_are_the_cursors_of_pages(store, job, every, most):
     while left and (page := store.ledger(cursor, min(every, left))).items:
         cursor, left = page.cursor, left - len(page.items)
         wanted.append((cursor, len(page.items)))
-    assert store.ledger_marks(None, every=every, most=most) == wanted
+    assert store.do(LedgerMarks(after=None, every=every, most=most)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_job_columns_hold_the_jobs_that_find_returns(store, job, where, limit):
     after: str | None = None
     while True:
         page = store.find(where, limit=limit, after=after)
-        columns, cursor = store.job_columns(where, names, limit=limit, after=after)
+        columns, cursor = store.do(ReadColumns(where=where, names=names, limit=limit, after=after))
         assert [list(column) for column in columns] == [[getattr(one, name) for one in page.items] for name in names]
         assert cursor == page.cursor
         if cursor is None:
@@ -73,12 +74,12 @@ def test_job_columns_hold_the_jobs_that_find_returns(store, job, where, limit):
 
 def test_job_columns_must_be_fields_of_a_record(store):
     with pytest.raises(InvalidInput, match="wanted fields of a JobRecord, got token"):
-        store.job_columns(JobFilter(), ["id", "token"], limit=1)
+        store.do(ReadColumns(where=JobFilter(), names=["id", "token"], limit=1))
 
 
 def test_an_empty_ledger_has_no_marks(store):
-    assert store.ledger_marks(None, every=10, most=100) == []
-    assert store.ledger_tuples(None, 10)[0] == []
+    assert store.do(LedgerMarks(after=None, every=10, most=100)) == []
+    assert store.do(ReadTuples(limit=10))[0] == []
 
 
 def test_a_scan_stops_before_a_running_transaction(url, job):
@@ -86,37 +87,40 @@ def test_a_scan_stops_before_a_running_transaction(url, job):
     end_jobs(store, job, 3)
     store.enqueue([job() for _ in range(2)], now=NOW)
     slow, quick = store.reserve(["q"], limit=2, lease_for=MINUTE, now=NOW)
-    [(before, _)] = store.ledger_marks(None, every=10, most=100)
+    [(before, _)] = store.do(LedgerMarks(after=None, every=10, most=100))
     with psycopg.connect(url) as late:
         late.execute(ACK, [NOW, [slow.job.id], [slow.lease.token]])
         store.settle([Ack(quick.lease)], now=NOW)  # begins later and commits earlier
-        assert store.ledger_marks(before, every=10, most=100) == []
-        assert store.ledger_tuples(before, 10) == ([], before)
+        assert store.do(LedgerMarks(after=before, every=10, most=100)) == []
+        assert store.do(ReadTuples(after=before, limit=10)) == ([], before)
         late.commit()
-    assert [rows for _, rows in store.ledger_marks(before, every=10, most=100)] == [2]
-    assert [row[0] for row in store.ledger_tuples(before, 10)[0]] == [slow.job.id, quick.job.id]
+    assert [rows for _, rows in store.do(LedgerMarks(after=before, every=10, most=100))] == [2]
+    assert [row[0] for row in store.do(ReadTuples(after=before, limit=10))[0]] == [slow.job.id, quick.job.id]
     store.close()
 
 
 def test_a_scan_behind_retention_raises_ledger_trimmed(store, job):
     end_jobs(store, job, 6)
-    [(first, _), *_] = store.ledger_marks(None, every=2, most=100)
-    store.trim(ledger_for=1, now=NOW + 10**12)
-    for scan in (lambda: store.ledger_tuples(first, 10), lambda: store.ledger_marks(first, every=10, most=10)):
+    [(first, _), *_] = store.do(LedgerMarks(after=None, every=2, most=100))
+    store.do(Trim(ledger_for=1, now=NOW + 10**12))
+    for scan in (
+        lambda: store.do(ReadTuples(after=first, limit=10)),
+        lambda: store.do(LedgerMarks(after=first, every=10, most=10)),
+    ):
         with pytest.raises(LedgerTrimmed):
             scan()
-    assert store.ledger_marks(None, every=10, most=10) == []
+    assert store.do(LedgerMarks(after=None, every=10, most=10)) == []
 
 
 def test_a_cursor_of_another_server_is_refused(store):
     for cursor in ("7", "-", "999999999999-1"):
         with pytest.raises(InvalidInput):
-            store.ledger_tuples(cursor, 10)
+            store.do(ReadTuples(after=cursor, limit=10))
 
 
 def test_each_space_has_its_own_ledger(store, job):
     end_jobs(store, job, 4)
-    assert store.space("other").ledger_marks(None, every=10, most=10) == []
+    assert store.space("other").do(LedgerMarks(after=None, every=10, most=10)) == []
 
 
 def test_the_cost_of_a_page_does_not_depend_on_its_position(store, session):
@@ -126,7 +130,7 @@ def test_the_cost_of_a_page_does_not_depend_on_its_position(store, session):
         "detail, error) SELECT 'main', n, 't', 'q', 1, '', 0, 0, 0, 'purged', '', '' FROM generate_series(1, 20000) n"
     )
     session.execute("ANALYZE ledger")
-    [(cursor, _), *_] = store.ledger_marks(None, every=10_000, most=10_000)
+    [(cursor, _), *_] = store.do(LedgerMarks(after=None, every=10_000, most=10_000))
     xid, seq = map(int, cursor.split("-"))
     parameters = {
         "space": "main",

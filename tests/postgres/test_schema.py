@@ -12,6 +12,7 @@ import holdfast
 from holdfast.drivers.postgres.columns import sql_type
 from holdfast.drivers.postgres.migrations import migrations
 from holdfast.drivers.postgres.url import read_url
+from holdfast.drivers.requests import Configure, Scan, Settings, Write
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUnavailable
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS
@@ -98,7 +99,7 @@ def test_a_store_without_limit_keys_is_upgraded_while_jobs_wait_and_run(store, s
     """The tables before 007; the limits apply to the jobs from before."""
     store.enqueue([job(id="running"), job(id="waiting", domain="d")], now=NOW)
     [held] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
-    store.configure("q", QueueSettings(max_inflight=2))
+    store.do(Configure(queue="q", settings=QueueSettings(max_inflight=2)))
     store.close()
     session.execute(
         "ALTER TABLE jobs DROP COLUMN limit_key, DROP COLUMN parked_from; DROP TABLE limit_keys, key_changes"
@@ -112,8 +113,8 @@ def test_a_store_without_limit_keys_is_upgraded_while_jobs_wait_and_run(store, s
     session.execute("UPDATE functions SET revision = 6, oldest = 4, checksum = 'older'")
     with holdfast.connect(url, caller_clock=True) as upgraded:
         assert upgraded.settle([Ack(held.lease)], now=NOW) == [None]
-        assert upgraded.settings("q") == QueueSettings(max_inflight=2)
-        upgraded.configure("q", QueueSettings(key_max_inflight=1))
+        assert upgraded.do(Settings(queue="q")) == QueueSettings(max_inflight=2)
+        upgraded.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1)))
         upgraded.enqueue([job(limit_key="a"), job(limit_key="a")], now=NOW)
         reserved = upgraded.reserve(["q"], limit=9, lease_for=1000, now=NOW)
         assert [one.job.limit_key for one in reserved] == [None, "a"]
@@ -154,20 +155,20 @@ def test_limits_of_an_older_version_keep_their_origin(store, session, url):
         "without-entry": (1.0, None, None, None),
     }
     for queue, (rate, origin, proposed, _) in rows.items():
-        store.configure(queue, QueueSettings(rate=rate, paused_until=7), type="t")
+        store.do(Configure(queue=queue, settings=QueueSettings(rate=rate, paused_until=7), type="t"))
         if origin is not None:
             limits = {"rate": proposed} if proposed else None
             entry = {"queue": queue, "type": "t", "origin": origin, "limits": limits}
-            store.write([Change(kind="limits", key=queue, value=json.dumps(entry).encode())])
-    store.write([Change(kind="limits", key="unreadable", value=b"\xff{")])
+            store.do(Write(changes=[Change(kind="limits", key=queue, value=json.dumps(entry).encode())]))
+    store.do(Write(changes=[Change(kind="limits", key="unreadable", value=b"\xff{")]))
     store.close()
     session.execute("ALTER TABLE settings DROP COLUMN limits_from")
     session.execute(WITHOUT_PAYLOADS)
     session.execute("DELETE FROM migrations WHERE version >= 11")
     session.execute("UPDATE functions SET revision = 18, checksum = 'older'")
     with holdfast.connect(url) as upgraded:
-        found = {queue: upgraded.settings(queue, type="t").limits_from for queue in rows}
-        assert upgraded.scan("limits") == []
+        found = {queue: upgraded.do(Settings(queue=queue, type="t")).limits_from for queue in rows}
+        assert upgraded.do(Scan(kind="limits")) == []
     assert found == {queue: wanted for queue, (*_, wanted) in rows.items()}
 
 

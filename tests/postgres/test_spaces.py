@@ -7,6 +7,7 @@ import psycopg
 from holdfast.clock import DAY, MINUTE, SECOND
 from holdfast.driver import Ack, Change, QueueSettings, Retry
 from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.drivers.requests import Configure, RemoveSpace, Trim, Write
 from holdfast.errors import SpaceInUse
 from tests.postgres.conftest import NOW
 from tests.waiting import wait_until
@@ -46,17 +47,17 @@ def count_rows(session, space: str) -> dict[str, int]:
 
 def test_no_table_keeps_a_row_of_a_removed_space(store, session, job):
     shop = store.space("shop")
-    shop.configure("q", QueueSettings(key_max_inflight=1, rate=100.0))
+    shop.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1, rate=100.0)))
     shop.enqueue([job(domain="d", limit_key="k", idempotency_key=f"key-{number}") for number in range(4)], now=NOW)
     shop.enqueue([job(limit_key="k") for _ in range(3)], now=NOW)
     held = shop.reserve(["q"], limit=4, lease_for=SECOND, now=NOW)
     shop.settle([Retry(held[0].lease, hold_key=True, delay=5)], now=NOW)
     again = shop.reserve(["q"], limit=4, lease_for=SECOND, now=NOW + SECOND)
     shop.settle([Ack(one.lease) for one in again], now=NOW + SECOND)
-    shop.write([Change(kind="kind", key="key", value=b"1")], now=NOW)
-    shop.trim(ledger_for=1, now=NOW + 3 * SECOND)
+    shop.do(Write(changes=[Change(kind="kind", key="key", value=b"1")], now=NOW))
+    shop.do(Trim(ledger_for=1, now=NOW + 3 * SECOND))
     assert sum(count > 0 for count in count_rows(session, "shop").values()) >= 6
-    while store.remove_space("shop", force=True, limit=5, now=NOW).more:
+    while store.do(RemoveSpace(name="shop", force=True, limit=5, now=NOW)).more:
         pass
     assert set(count_rows(session, "shop").values()) == {0}
 
@@ -66,9 +67,9 @@ def test_rows_that_another_session_has_locked_stay_for_the_next_step(url, store,
     shop.enqueue([job(id="a"), job(id="b")], now=NOW)
     with psycopg.connect(url) as other:
         other.execute("SELECT FROM holdfast.jobs WHERE id = 'a' FOR UPDATE")
-        first = store.remove_space("shop", now=NOW)
+        first = store.do(RemoveSpace(name="shop", now=NOW))
         assert (first.rows, first.more) == (1, True)
-    assert store.remove_space("shop", now=NOW).more is False
+    assert store.do(RemoveSpace(name="shop", now=NOW)).more is False
     assert shop.find().items == []
 
 
@@ -83,7 +84,7 @@ def test_a_job_that_is_leased_during_the_removal_is_not_removed(store, session, 
         numbers = ", ".join(f"${number}" for number in range(1, len(arguments) + 1))
         [(token,)] = cursor.execute(f"SELECT token FROM reserve({numbers})", arguments).fetchall()
     other.execute("LOCK TABLE jobs IN EXCLUSIVE MODE")
-    removing, answers = run_until_it_waits(session, lambda: store.remove_space("shop", now=NOW))
+    removing, answers = run_until_it_waits(session, lambda: store.do(RemoveSpace(name="shop", now=NOW)))
     other.commit()
     removing.join()
     assert isinstance(answers[0], SpaceInUse), answers
@@ -94,7 +95,7 @@ def test_a_job_that_is_enqueued_during_the_removal_gets_its_turn(store, session,
     shop = store.space("shop")
     shop.joined(other).enqueue([job(id="a", domain="d", idempotency_key="k")], now=NOW)
     other.execute("LOCK TABLE arrivals IN EXCLUSIVE MODE")
-    removing, answers = run_until_it_waits(session, lambda: store.remove_space("shop", now=NOW))
+    removing, answers = run_until_it_waits(session, lambda: store.do(RemoveSpace(name="shop", now=NOW)))
     other.commit()
     removing.join()
     assert answers[0].more
@@ -107,7 +108,7 @@ def test_a_trim_during_the_removal_leaves_no_row(store, session, other, job):
     shop.enqueue([job()], now=NOW)
     shop.settle([Ack(one.lease) for one in shop.reserve(["q"], limit=1, lease_for=SECOND, now=NOW)], now=NOW)
     assert other.execute("SELECT leases FROM remove_space('shop', false, 100)").fetchall() == [(0,)]
-    trimming, _ = run_until_it_waits(session, lambda: shop.trim(ledger_for=1, now=NOW + DAY))
+    trimming, _ = run_until_it_waits(session, lambda: shop.do(Trim(ledger_for=1, now=NOW + DAY)))
     other.commit()
     trimming.join()
     assert set(count_rows(session, "shop").values()) == {0}

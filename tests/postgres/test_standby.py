@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.drivers.requests import LedgerEnd, ReadTuples
 from holdfast.errors import StoreUnavailable
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
@@ -84,9 +85,9 @@ def test_rows_that_commit_late_are_never_skipped(request, primary, standby, fini
         wait_for_replay(primary, standby)
         page = replica.ledger()
         assert [row.job_id for row in page] == ["a"]
-        rows, cursor = replica.ledger_tuples(None, 10)
+        rows, cursor = replica.do(ReadTuples(limit=10))
         assert (len(rows), cursor) == (1, page.cursor)
-        assert replica.ledger_end() == page.cursor
+        assert replica.do(LedgerEnd()) == page.cursor
         commit(late, url)
         wait_for_replay(primary, standby)
         assert [row.job_id for row in replica.ledger(after=page.cursor)] == ["b", "c"]

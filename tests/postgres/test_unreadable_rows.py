@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from holdfast.clock import HOUR
+from holdfast.drivers.requests import AnyOpen, Purge, Requeue, Reserve
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
@@ -51,7 +52,7 @@ def test_ready_rows_of_which_every_column_has_hostile_values(store, session, job
         ran += [str(one.job.meta.get("case")) for one in reservations]
         assert {one.job.attempts for one in reservations if one.job.meta.get("case") == "good"} <= {1}
         assert store.settle([Ack(one.lease) for one in reservations], now=NOW) == [None] * len(reservations)
-        if not reservations and not store.any_open(["q"], ["t"]):
+        if not reservations and not store.do(AnyOpen(queues=["q"], types=["t"])):
             break
     assert ran.count("good") == 50
     assert len(set(ran)) == len(ran) - 49
@@ -73,10 +74,12 @@ def test_ready_rows_of_which_every_column_has_hostile_values(store, session, job
     legal = {"NULL", "'ü b'"}  # also in those columns
     assert [case for case in ran_as_they_are if case[1] not in legal] == [("unique_for", "-1")]
     assert store.find(JobFilter(states={State.INFLIGHT})).items == []
-    requeued = dict(zip([one.id for one in dead], store.requeue([one.id for one in dead], now=NOW), strict=True))
+    requeued = dict(
+        zip([one.id for one in dead], store.do(Requeue(job_ids=[one.id for one in dead], now=NOW)), strict=True)
+    )
     assert not any(requeued[one.id] for one in dead if "meta: " in one.last_error)
     kept = [job_id for job_id, is_requeued in requeued.items() if not is_requeued]
-    assert store.purge(kept, now=NOW) == [True] * len(kept)
+    assert store.do(Purge(job_ids=kept, now=NOW)) == [True] * len(kept)
 
 
 def test_an_id_that_is_no_id_is_replaced_and_named(store, session, job):
@@ -86,14 +89,17 @@ def test_an_id_that_is_no_id_is_replaced_and_named(store, session, job):
     [dead] = store.find(JobFilter(states={State.DEAD}))
     assert dead.id.startswith("unreadable:")
     assert "got 'no id ü'" in dead.last_error
-    assert store.requeue([dead.id], now=NOW) == [True]
+    assert store.do(Requeue(job_ids=[dead.id], now=NOW)) == [True]
     [reservation] = store.reserve(["q"], limit=1, lease_for=HOUR, now=NOW)
     assert reservation.job.id == dead.id
 
 
 def test_counters_at_the_ends_of_their_ranges_fail_no_batch_of_leases(store, session, job):
     store.enqueue([job(id=name) for name in ("a", "b", "c", "good")], now=NOW)
-    leases = {one.job.id: one.lease for one in store.reserve(["q"], limit=9, lease_for=HOUR, prefetch=True, now=NOW)}
+    leases = {
+        one.job.id: one.lease
+        for one in store.do(Reserve(queues=["q"], limit=9, lease_for=HOUR, prefetch=True, now=NOW)).reservations
+    }
     session.execute("UPDATE jobs SET released_for = 9223372036854775807 WHERE id = 'a'")
     session.execute("UPDATE jobs SET attempts = 0 WHERE id IN ('b', 'c')")
     settlements = [Release(leases["a"]), Release(leases["b"]), Retry(leases["good"])]

@@ -10,6 +10,7 @@ import holdfast
 from holdfast.clock import MINUTE
 from holdfast.drivers.postgres import admin, listen
 from holdfast.drivers.postgres.timing import PostgresTiming
+from holdfast.drivers.requests import Cancel, Configure, Resume, WaitForCancel
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Fail
 from tests.postgres.conftest import open_store
@@ -68,11 +69,11 @@ def test_the_commit_of_a_joined_enqueue_ends_a_wait(url, job):
 
 def test_resuming_a_domain_ends_a_wait(url, job):
     other = holdfast.connect(url)
-    other.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    other.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     other.enqueue([job(domain="d"), job(domain="d")])
     [held] = other.reserve(["q"], limit=1, lease_for=MINUTE)
     other.settle([Fail(held.lease, reason="no")])
-    took, reservations = measure_wait(url, enqueue=lambda: other.resume("q", "d"))
+    took, reservations = measure_wait(url, enqueue=lambda: other.do(Resume(queue="q", domain="d")))
     other.close()
     assert took < LONG / 2
     assert len(reservations) == 1
@@ -101,12 +102,12 @@ def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, poll):
     other.enqueue([job()])
     [reservation] = store.reserve(["q"], limit=1, lease_for=MINUTE)
     job_ids = [reservation.job.id]
-    assert not store.wait_for_cancel(job_ids, timeout=0.001)
+    assert not store.do(WaitForCancel(job_ids=job_ids, timeout=0.001))
     wait_until(lambda: poll or store.engine._listener.is_alive)
     cancelling = threading.Timer(0.1, other.cancel, [job_ids])
     began = time.monotonic()
     cancelling.start()
-    assert store.wait_for_cancel(job_ids, timeout=LONG)
+    assert store.do(WaitForCancel(job_ids=job_ids, timeout=LONG))
     assert time.monotonic() - began < LONG / 2
     cancelling.join()
     store.close()
@@ -117,15 +118,15 @@ def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url
     store = open_store(url, **WITHOUT_POLLING)
     store.enqueue([job(), job()])
     first, second = (one.job.id for one in store.reserve(["q"], limit=2, lease_for=MINUTE))
-    store.wait_for_cancel([first, second], timeout=0.001)
+    store.do(WaitForCancel(job_ids=[first, second], timeout=0.001))
     wait_until(lambda: store.engine._listener.is_alive)
     looks, look = [], admin.is_cancel_requested
     monkeypatch.setattr(admin, "is_cancel_requested", lambda *arguments: looks.append(arguments) or look(*arguments))
     for _ in range(20):
-        assert not store.wait_for_cancel([second], timeout=0.001)
+        assert not store.do(WaitForCancel(job_ids=[second], timeout=0.001))
     assert not looks
-    store.cancel([second])
-    assert store.wait_for_cancel([second], timeout=LONG)
+    store.do(Cancel(job_ids=[second]))
+    assert store.do(WaitForCancel(job_ids=[second], timeout=LONG))
     store.close()
 
 

@@ -20,6 +20,7 @@ from holdfast.artifacts.manifest import MANIFEST_KIND
 from holdfast.artifacts.uploads import UPLOAD_KIND, begin_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage
 from holdfast.clock import HOUR, SECOND, ManualClock, SystemClock
+from holdfast.drivers.requests import Purge, Scan, Write
 from holdfast.model.job import JobRecord
 from holdfast.model.registry import Change
 from holdfast.service import artifact_transfers, limits
@@ -134,7 +135,7 @@ def test_uploads_that_end_together_leave_no_bytes_over_the_quota(tmp_path, comma
         assert sorted(answer.status_code for answer in answers) == [201] * fit + [413] * (6 - fit)
         assert [file.stat().st_size for file in files_of(running)] == [90] * fit
         assert read_usage(running.store)[0] == Usage(count=fit, total_bytes=90 * fit)
-        assert running.store.scan(UPLOAD_KIND) == []
+        assert running.store.do(Scan(kind=UPLOAD_KIND)) == []
         stored = [answer.json()["name"] for answer in answers if answer.status_code == 201]
         assert running.settle("result", claimed, status="COMPLETED", artifacts=stored).status_code == 200
         assert [download(running, claimed, name).content for name in stored] == [name.encode() * 90 for name in stored]
@@ -178,7 +179,7 @@ def test_a_full_disk_is_507_and_leaves_nothing(large, command, step, caplog):
     claimed = claim(large, command)
     answer = upload(large, claimed, "a")
     assert (*code_of(answer), answer.headers["retry-after"]) == (507, "artifacts_full", "5")
-    assert (files_of(large), large.store.scan(UPLOAD_KIND)) == ([], [])
+    assert (files_of(large), large.store.do(Scan(kind=UPLOAD_KIND))) == ([], [])
     assert "No space left" in caplog.text
     large.service.artifacts.blobs = blobs
     assert upload(large, claimed, "a").status_code == 201
@@ -212,7 +213,7 @@ def test_a_space_that_uploads_slowly_leaves_transfers_to_others(tmp_path, comman
         try:
             wait_until(lambda: len(files_of(running)) == 2)
             assert code_of(send("first", b"x")) == (503, "overloaded")
-            assert len(running.store.space("first").scan(UPLOAD_KIND)) == 2
+            assert len(running.store.space("first").do(Scan(kind=UPLOAD_KIND))) == 2
             assert send("second", b"x").status_code == 201
         finally:
             ends.set()
@@ -276,12 +277,12 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
         upload(large, one, "a", one["task"]["id"].encode())
     for one in (kept, gone):
         large.settle("result", one, status="COMPLETED", artifacts=["a"])
-    large.store.purge([gone["task"]["id"]])
+    large.store.do(Purge(job_ids=[gone["task"]["id"]]))
     assert download(large, gone, "a").status_code == 404  # at once
     assert collector_of(large).step() == 1
     assert len(files_of(large)) == 2
     assert download(large, kept, "a").status_code == 200
-    assert [entry.key for entry in large.store.scan(MANIFEST_KIND)] == sorted(
+    assert [entry.key for entry in large.store.do(Scan(kind=MANIFEST_KIND))] == sorted(
         one["task"]["id"] for one in (kept, running)
     )
     assert read_usage(large.store)[0].count == 2
@@ -295,7 +296,7 @@ def test_the_service_collects_by_itself(tmp_path, command):
         claimed = claim(running, command)
         upload(running, claimed, "a")
         running.settle("result", claimed, status="COMPLETED", artifacts=["a"])
-        running.store.purge([claimed["task"]["id"]])
+        running.store.do(Purge(job_ids=[claimed["task"]["id"]]))
         wait_until(lambda: files_of(running) == [])
 
 
@@ -309,7 +310,7 @@ def test_a_payload_that_an_older_version_kept_apart_is_a_dead_letter_and_goes_wi
     writer = large.service.artifacts.blobs.create(part_folder("main", job.id, "payload"))
     writer.write(b"[1]")
     writer.commit()
-    store.write([Change(kind=MANIFEST_KIND, key=job.id, value=manifest)])
+    store.do(Write(changes=[Change(kind=MANIFEST_KIND, key=job.id, value=manifest)]))
     store.enqueue([job])
     other = claim(large, command)  # reserves the older task, too
     task = large.get(f"/v1/tasks/{job.id}").json()
@@ -317,7 +318,7 @@ def test_a_payload_that_an_older_version_kept_apart_is_a_dead_letter_and_goes_wi
     assert task["error"] == "the payload is a reference of an older version"
     assert upload(large, other, "a").status_code == 201
     assert collector_of(large).step() == 0
-    store.purge([job.id])
+    store.do(Purge(job_ids=[job.id]))
     assert collector_of(large).step() == 1
     assert len(files_of(large)) == 1
 
@@ -351,10 +352,10 @@ def test_what_a_killed_upload_has_left_is_removed_within_an_hour(large, command)
     os.utime(slow, (later / SECOND, later / SECOND))  # this one goes on
     collector_of(large, later=HOUR).step()
     assert sorted(files_of(large)) == sorted([kept, slow])
-    assert {read_upload(entry).job_id for entry in store.scan(UPLOAD_KIND)} == {claimed["task"]["id"]}
+    assert {read_upload(entry).job_id for entry in store.do(Scan(kind=UPLOAD_KIND))} == {claimed["task"]["id"]}
     collector_of(large, later=HOUR + 2 * YOUNG).step()
     assert files_of(large) == [kept]
-    assert store.scan(UPLOAD_KIND) == []
+    assert store.do(Scan(kind=UPLOAD_KIND)) == []
     large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
     assert download(large, claimed, "a").status_code == 200
 

@@ -16,7 +16,7 @@ import pytest
 from holdfast import connect
 from holdfast.app import Holdfast
 from holdfast.drivers.http.protocol import PROTOCOL_VERSION
-from holdfast.drivers.requests import ReadTuples, Reserve, Wait
+from holdfast.drivers.requests import Inspect, Read, ReadTuples, Reserve, Wait, Write
 from holdfast.errors import ConnectError, InvalidInput, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
@@ -51,15 +51,18 @@ def test_a_call_whose_answer_was_lost_is_answered_as_the_first_time(service):
         assert [one.id for one in store.enqueue([job("lost", max_attempts=1)])] == ["lost"]
         proxy.lose_next()
         [reservation] = store.reserve(["lost"], limit=1, lease_for=LEASE)
-        assert (reservation.job.attempts, service.store.inspect(["lost"])["lost"].fence) == (1, reservation.lease.fence)
+        assert (reservation.job.attempts, service.store.do(Inspect(job_ids=["lost"]))["lost"].fence) == (
+            1,
+            reservation.lease.fence,
+        )
         proxy.lose_next()
         assert store.settle([Ack(reservation.lease, result=b"2")]) == [None]
         assert proxy.lost == 3
         assert [row.ending for row in service.store.ledger().items if row.job_id == "lost"] == ["acked"]
         proxy.lose_next()
         with pytest.raises(StoreUnavailable, match="cannot be reached"):  # nobody knows whether it was carried out
-            store.write([Change(kind="kind", key="lost", value=b"1", version=0)])
-        assert store.read("kind", ["lost"])[0].value == b"1"
+            store.do(Write(changes=[Change(kind="kind", key="lost", value=b"1", version=0)]))
+        assert store.do(Read(kind="kind", keys=["lost"]))[0].value == b"1"
 
 
 def test_a_reserve_whose_answer_is_cut_in_its_head_is_asked_for_again(service):
@@ -74,7 +77,7 @@ def test_a_reserve_whose_answer_is_cut_in_its_head_is_asked_for_again(service):
                 name = queues.pop()
                 proxy.lose_next(kept=kept)
                 [reservation] = store.reserve([name], limit=1, lease_for=LEASE)
-                assert service.store.inspect([name])[name].fence == reservation.lease.fence
+                assert service.store.do(Inspect(job_ids=[name]))[name].fence == reservation.lease.fence
             return proxy.lost
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -89,7 +92,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(service):
         assert proxy.connections == 1
         [idle] = store.engine._service.connections._idle
         idle.sock.close()
-        assert store.write([Change(kind="kind", key="idle", value=b"1")])[0].version > 0
+        assert store.do(Write(changes=[Change(kind="kind", key="idle", value=b"1")]))[0].version > 0
         assert proxy.connections == 2
 
 
@@ -239,10 +242,10 @@ def test_jobs_that_are_too_large_together_are_not_all_read(service, monkeypatch)
     with connect(service.url) as store:
         store.enqueue(jobs)
         with pytest.raises(InvalidInput, match="at most 1048576 bytes"):
-            store.inspect(ids)
+            store.do(Inspect(job_ids=ids))
         assert read == [100]
-        assert {one.job.payload for one in store.inspect(ids[:20]).values()} == {jobs[0].payload}
-        assert list(store.inspect(ids, payloads=False)) == ids
+        assert {one.job.payload for one in store.do(Inspect(job_ids=ids[:20])).values()} == {jobs[0].payload}
+        assert list(store.do(Inspect(job_ids=ids, payloads=False))) == ids
         assert read == [100, 20, 250]
 
 

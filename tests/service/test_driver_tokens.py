@@ -12,7 +12,22 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.http.service_calls import ServiceCalls
 from holdfast.drivers.http.token import TokenSource
 from holdfast.drivers.http.url import read_address
-from holdfast.drivers.requests import Diagnose, Enqueue, Inspect, LeaseTerms, Spaces
+from holdfast.drivers.requests import (
+    Configure,
+    Diagnose,
+    Enqueue,
+    ForgetDomain,
+    Inspect,
+    LeaseTerms,
+    Purge,
+    Read,
+    Requeue,
+    Resume,
+    Settings,
+    Spaces,
+    Trim,
+    Write,
+)
 from holdfast.drivers.store import Store
 from holdfast.errors import ConnectError, InvalidInput, StoreUnavailable, Unsupported
 from holdfast.model import retention
@@ -115,20 +130,20 @@ def test_another_space_needs_the_role_admin(guarded, open_as):
 def test_verbs_of_operators_need_the_role_admin(open_as):
     store = open_as("driver")
     calls = {
-        "requeue": lambda: store.requeue(["j1"]),
-        "purge": lambda: store.purge(["j1"]),
-        "resume": lambda: store.resume("q", "d", ResumeAction.SKIP),
-        "forget_domain": lambda: store.forget_domain("q", "d"),
-        "trim": lambda: store.trim(ended_for=86_400_000_000),
-        "configure": lambda: store.configure("q", QueueSettings(paused_until=1)),
-        "unpause": lambda: store.configure("q", QueueSettings(), only=["paused_until"]),
+        "requeue": lambda: store.do(Requeue(job_ids=["j1"])),
+        "purge": lambda: store.do(Purge(job_ids=["j1"])),
+        "resume": lambda: store.do(Resume(queue="q", domain="d", action=ResumeAction.SKIP)),
+        "forget_domain": lambda: store.do(ForgetDomain(queue="q", domain="d")),
+        "trim": lambda: store.do(Trim(ended_for=86_400_000_000)),
+        "configure": lambda: store.do(Configure(queue="q", settings=QueueSettings(paused_until=1))),
+        "unpause": lambda: store.do(Configure(queue="q", settings=QueueSettings(), only=["paused_until"])),
     }
     for name, call in calls.items():
         with pytest.raises(Unsupported, match=r"role admin|scope admin"):
             pytest.fail(f"{name} returned {call()}")
-    store.configure("limited", QueueSettings(max_inflight=1), only=["max_inflight"])
-    assert store.settings("limited").max_inflight == 1
-    assert not store.trim().more
+    store.do(Configure(queue="limited", settings=QueueSettings(max_inflight=1), only=["max_inflight"]))
+    assert store.do(Settings(queue="limited")).max_inflight == 1
+    assert not store.do(Trim()).more
 
 
 @pytest.mark.parametrize("kind", ["signature.approved", "retention", "webhooks.subscription", "artifacts"])
@@ -138,16 +153,16 @@ def test_entries_that_would_give_more_rights_need_the_role_admin(open_as, kind):
     store.enqueue([job(2, id=kind, queue=kind)])
     [reservation] = store.reserve([kind], limit=1, lease_for=LEASE)
     for call in (
-        lambda: store.write([change]),
-        lambda: store.enqueue([job(3)], writes=[change]),
+        lambda: store.do(Write(changes=[change])),
+        lambda: store.do(Enqueue(jobs=[job(3)], writes=[change])).answers,
         lambda: store.settle([Ack(reservation.lease, writes=(change,))]),
     ):
         with pytest.raises(Unsupported, match=f"entries of the kind {kind} need the role admin"):
             call()
     assert store.get("j3") is None
     assert store.settle([Ack(reservation.lease)]) == [None]
-    [entry] = store.write([Change(kind="mine", key="k", value=b"1")])
-    assert store.read("mine", ["k"]) == [entry]
+    [entry] = store.do(Write(changes=[Change(kind="mine", key="k", value=b"1")]))
+    assert store.do(Read(kind="mine", keys=["k"])) == [entry]
 
 
 AT_ONCE = MaintenanceTiming(reap_seconds=0.0, trim_seconds=0.0, domains_seconds=0.0)
@@ -156,7 +171,7 @@ AT_ONCE = MaintenanceTiming(reap_seconds=0.0, trim_seconds=0.0, domains_seconds=
 def test_a_worker_leaves_retention_to_the_service(open_as, caplog):
     store = open_as("driver")
     Maintenance(store, keep_ended=timedelta(days=2), keep_ledger=None, timing=AT_ONCE).run_due()
-    assert store.read(retention.KIND, [retention.KEY]) == [None]
+    assert store.do(Read(kind=retention.KIND, keys=[retention.KEY])) == [None]
     assert "maintenance.failed" not in caplog.text
 
 
@@ -167,7 +182,7 @@ def test_queues_of_the_service_are_refused(open_as):
         lambda: store.do(Enqueue(jobs=[job(5, queue=queue)], lease=LeaseTerms(lease_for=LEASE))),
         lambda: store.enqueue(JobBatch(job(5, queue=queue), ["j5"], [b"1"])),
         lambda: store.reserve(["q", queue], limit=1, lease_for=LEASE),
-        lambda: store.configure(queue, QueueSettings(max_inflight=1), only=["max_inflight"]),
+        lambda: store.do(Configure(queue=queue, settings=QueueSettings(max_inflight=1), only=["max_inflight"])),
     ):
         with pytest.raises(Unsupported, match=r"the queue holdfast\.webhooks belongs to the service"):
             call()

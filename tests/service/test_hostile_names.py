@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from holdfast.drivers.requests import Cancel, Purge
+
 HOSTILE = (
     "a\0",
     "a\nb",
@@ -103,8 +105,8 @@ def test_a_hostile_text_is_kept_as_it_is(service, command):
     store = service.store
     ids = [job.id for job in store.find(limit=100)]
     assert len(ids) == len(TEXTS)
-    store.cancel(ids)
-    store.purge(ids)
+    store.do(Cancel(job_ids=ids))
+    store.do(Purge(job_ids=ids))
 
 
 def test_a_text_with_control_characters_is_refused(service, command):

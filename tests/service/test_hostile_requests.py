@@ -10,6 +10,7 @@ import sqlite3
 
 import pytest
 
+from holdfast.drivers.requests import Cancel, Purge
 from holdfast.service import limits
 from holdfast.service.http.connection import MAX_PIPELINED
 from holdfast.service.timing import ServiceTiming
@@ -104,8 +105,8 @@ def test_a_payload_may_have_63_levels(sqlite_service, command):
     payload = json.loads("[" * 63 + "]" * 63)
     task_id = sqlite_service.enqueue(command, payload=payload)
     assert sqlite_service.get(f"/v1/tasks/{task_id}").json()["payload"] == payload
-    sqlite_service.store.cancel([task_id])
-    sqlite_service.store.purge([task_id])
+    sqlite_service.store.do(Cancel(job_ids=[task_id]))
+    sqlite_service.store.do(Purge(job_ids=[task_id]))
 
 
 @pytest.mark.parametrize(

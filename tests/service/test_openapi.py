@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.drivers.requests import Cancel
 from holdfast.service.routes import OPERATIONS
 from holdfast.settings import Settings
 from tests.service.http_service import running_service, sqlite_url
@@ -57,7 +58,7 @@ def test_the_document_has_the_bounds_of_the_settings(sqlite_service):
 
 
 def test_the_document_describes_each_event_of_a_stream(cases, sqlite_service):
-    sqlite_service.store.cancel([sqlite_service.enqueue("event")])
+    sqlite_service.store.do(Cancel(job_ids=[sqlite_service.enqueue("event")]))
     case = cases.operations["events"].Case(query={"after": "oldest"})
     assert "event: cancelled" in cases.send(case).text
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast import connect
+from holdfast.drivers.requests import Cancel
 from holdfast.errors import InvalidInput
 from holdfast.service.service import Service
 from holdfast.settings import Settings
@@ -30,7 +31,7 @@ def test_the_issuer_and_the_receivers_may_have_certificates_of_a_private_authori
             created = service.post("/v1/tasks", task, token=token)
             assert created.status_code == 202, created.text
             task_id = created.json()["taskId"]
-            service.store.cancel([task_id])
+            service.store.do(Cancel(job_ids=[task_id]))
             assert receiver.await_callback(task_id).is_signed_with(SECRET)
         with running_service(sqlite_url(tmp_path), **serve) as service:  # trusts the authorities of the system only
             refused = service.post("/v1/tasks", task, token=token)

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import connect
 from holdfast.driver import Fail, JobFilter, JobRecord, State
+from holdfast.drivers.requests import AnyOpen, Cancel, Domains, Inspect, LedgerTail, ReadTuples, Settings
 from holdfast.errors import Unsupported
 from holdfast.settings.serve import AuthMode
 from holdfast.webhooks.delivery import CALLBACK, QUEUE
@@ -87,7 +88,7 @@ def test_counts_and_events_do_not_mix_callbacks_in(service, callback, command):
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert service.get("/v1/autoscale", token=OPERATOR, queue=QUEUE).json()["backlog"] > 0
     service.store.enqueue([JobRecord(id=command, type="t", queue="q", payload=b"1", created_at=1)])
-    service.store.cancel([callback, command])
+    service.store.do(Cancel(job_ids=[callback, command]))
     for token in (PRODUCER, OPERATOR):
         events = read_events(service, token=token, after="oldest", forSeconds=0)
         assert command in {one["data"]["taskId"] for one in events}
@@ -107,20 +108,20 @@ def driver(service, monkeypatch):
 def test_a_driver_neither_reads_nor_cancels_callbacks(service, driver, callback, command):
     driver.enqueue([JobRecord(id=command, type="t", queue="mine", payload=b"1", created_at=1)])
     assert driver.get(callback) is None
-    assert list(driver.inspect([callback, command])) == [command]
+    assert list(driver.do(Inspect(job_ids=[callback, command]))) == [command]
     found = list(driver.find(limit=1000))
     assert command in {job.id for job in found}
     assert QUEUE not in {job.queue for job in found}
     assert "mine" in {row.queue for row in driver.counts()}
     assert QUEUE not in {row.queue for row in driver.counts()}
-    assert driver.cancel([callback, command, callback, "unknown"]) == [None, State.CANCELLED, None, None]
+    assert driver.do(Cancel(job_ids=[callback, command, callback, "unknown"])) == [None, State.CANCELLED, None, None]
     assert service.store.get(callback).state is State.READY
     for call in (
         lambda: driver.find(JobFilter(queue=QUEUE)),
         lambda: driver.counts([QUEUE]),
-        lambda: driver.any_open([QUEUE], [CALLBACK]),
-        lambda: driver.settings(QUEUE),
-        lambda: driver.domains(QUEUE),
+        lambda: driver.do(AnyOpen(queues=[QUEUE], types=[CALLBACK])),
+        lambda: driver.do(Settings(queue=QUEUE)),
+        lambda: driver.do(Domains(queue=QUEUE)),
         lambda: driver.wait([QUEUE], timeout=0.0),
         lambda: driver.reap([QUEUE]),
     ):
@@ -131,9 +132,9 @@ def test_a_driver_neither_reads_nor_cancels_callbacks(service, driver, callback,
 def test_the_ledger_of_a_driver_has_callbacks_without_their_texts(service, driver, callback):
     [one] = [one for one in service.store.reserve([QUEUE], limit=1000, lease_for=60_000_000) if one.job.id == callback]
     service.store.settle([Fail(one.lease, reason="gone", error="shop.example.org: status 410", detail="why")])
-    for rows in (driver.ledger(limit=10_000), driver.ledger_tail(limit=1000)):
+    for rows in (driver.ledger(limit=10_000), driver.do(LedgerTail(limit=1000))):
         [row] = [row for row in rows if row.job_id == callback]
         assert (row.queue, row.error, row.detail) == (QUEUE, "", "")
-    tuples, _ = driver.ledger_tuples(None, 10_000)
+    tuples, _ = driver.do(ReadTuples(limit=10_000))
     assert "shop.example.org" not in str(tuples)
     assert len(tuples) == len(service.store.ledger(limit=10_000))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.driver import JobRecord
+from holdfast.drivers.requests import Cancel
 from holdfast.model.secret import Secret
 from holdfast.settings import Settings
 from holdfast.webhooks.delivery import QUEUE
@@ -139,7 +140,7 @@ def test_the_callbacks_of_a_tenant_are_signed_with_its_own_secret_although_nobod
             store.enqueue(
                 [JobRecord(id=id_, type="t", queue="q", payload=b"1", created_at=1, webhook=f"{receiver.url}/")]
             )
-            store.cancel([id_])
+            store.do(Cancel(job_ids=[id_]))
         callbacks = [receiver.await_callback(f"task-of-{space}") for space in ("main", "acme")]
     assert [one.is_signed_with(SECRET) for one in callbacks] == [True, False]
     assert [one.is_signed_with(OLD_SECRET) for one in callbacks] == [False, True]

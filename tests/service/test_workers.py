@@ -8,6 +8,7 @@ import time
 import pytest
 
 from holdfast.clock import SECOND
+from holdfast.drivers.requests import Inspect, Reap
 from holdfast.service.tenants.handed_out import HandedOutLeases
 from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
@@ -182,7 +183,10 @@ def test_an_expired_lease_is_refused(service, command):
     task_id = service.enqueue(command)
     claim = service.claim(command, leaseSeconds=1)
     wait_until(
-        lambda: service.store.inspect([task_id])[task_id].expires_at < service.service.tenant("main").clock.now()
+        lambda: (
+            service.store.do(Inspect(job_ids=[task_id]))[task_id].expires_at
+            < service.service.tenant("main").clock.now()
+        )
     )
     answer = service.settle("result", claim, status="COMPLETED")
     assert (answer.status_code, answer.json()["code"]) in [(409, "lease_expired"), (409, "not_in_progress")]
@@ -312,8 +316,8 @@ def test_three_lost_leases_in_a_row_are_poison(tmp_path, command, ends):
 
         def lose_lease():
             running.claim(command, waitSeconds=20)
-            [claimed] = running.store.inspect([task_id]).values()
-            assert running.store.reap(worker=claimed.worker) == 1
+            [claimed] = running.store.do(Inspect(job_ids=[task_id])).values()
+            assert running.store.do(Reap(worker=claimed.worker)).count == 1
 
         for _ in range(2):
             lose_lease()

@@ -21,6 +21,7 @@ from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import MANIFEST_KIND
 from holdfast.artifacts.usage import Usage, read_usage
 from holdfast.clock import ManualClock, SystemClock
+from holdfast.drivers.requests import Purge, Scan
 from tests.soak.http import RETRY_SECONDS, SOURCES, TIMEOUT_SECONDS, await_answer
 
 WORKERS = 4
@@ -146,10 +147,10 @@ def _collect(store: holdfast.driver.Store, files: Path, ids: list[str]) -> int:
         pass
     assert _count(files) == len(NAMES) * len(ids)
     assert read_usage(store)[0].count == len(NAMES) * len(ids)
-    store.purge(ids)
+    store.do(Purge(job_ids=ids))
     while collector.step() or collector.is_in_a_round:
         pass
-    assert (_count(files), store.scan(MANIFEST_KIND)) == (0, [])
+    assert (_count(files), store.do(Scan(kind=MANIFEST_KIND))) == (0, [])
     assert read_usage(store)[0] == Usage()
     return before - len(NAMES) * len(ids)
 

@@ -19,6 +19,7 @@ import uuid_utils
 import holdfast
 from holdfast.clock import SECOND, SystemClock
 from holdfast.driver import Enqueued, Gaps, JobRecord, QueueSettings, Store
+from holdfast.drivers.requests import Configure, Domains
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.soak.ledger_checks import read_ledger
 from tests.soak.ordered_checks import EFFECTS, check_effects, check_idle, check_order, read_effects
@@ -70,7 +71,7 @@ def run_ordered(
     """
     generator = random.Random(domains * offsets)
     store = holdfast.connect(url)
-    store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT))
+    store.do(Configure(queue=QUEUE, settings=QueueSettings(gaps=Gaps.WAIT)))
     submissions = make_submissions(generator, domains=domains, offsets=offsets)
     answers: list[Enqueued] = []
     with worker_group(url, folder) as start:
@@ -86,7 +87,9 @@ def run_ordered(
             wait_until(
                 lambda: count_unfinished(store) == 0,
                 timeout=120 + domains * offsets / 20,
-                otherwise=lambda: f"{count_unfinished(store)} jobs have not ended: {list(store.domains(QUEUE))[:5]}",
+                otherwise=lambda: (
+                    f"{count_unfinished(store)} jobs have not ended: {list(store.do(Domains(queue=QUEUE)))[:5]}"
+                ),
             )
         faults.end()
     _check_answers(submissions, answers)

@@ -18,6 +18,7 @@ from pathlib import Path
 from holdfast import Context, Fixed, Holdfast
 from holdfast.clock import SECOND
 from holdfast.driver import Gaps, QueueSettings, Store
+from holdfast.drivers.requests import Configure, Scan
 from holdfast.spark import run_queue, session
 from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SlotStatus
 from holdfast.testing.servers.postgres import PostgresServer
@@ -48,7 +49,7 @@ def run_ordered_slots(folder: Path, *, domains: int, offsets: int, seconds: floa
         with PostgresServer() as server:
             app = Holdfast(server.url)
             _add_handler(app, folder / EFFECTS)
-            app.driver.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT))
+            app.driver.do(Configure(queue=QUEUE, settings=QueueSettings(gaps=Gaps.WAIT)))
             faults = _Faults(app.driver, generator)
 
             def make_faults() -> None:
@@ -144,7 +145,7 @@ class _Faults:
     def _statuses(self) -> list[SlotStatus]:
         """Return what every slot has reported last, also those that were killed."""
         statuses, after = [], ""
-        while entries := self._store.scan(SLOT_STATUS_KIND, after=after, limit=PAGE_ENTRIES):
+        while entries := self._store.do(Scan(kind=SLOT_STATUS_KIND, after=after, limit=PAGE_ENTRIES)):
             statuses += [SlotStatus.of(entry) for entry in entries]
             after = entries[-1].key
         return statuses

@@ -9,6 +9,7 @@ from typing import Self
 
 from holdfast.clock import SECOND, SystemClock
 from holdfast.driver import Change, Store
+from holdfast.drivers.requests import Write
 from holdfast.model.bounds import MAX_INSTANT
 
 INTERVAL_SECONDS = 0.05
@@ -59,7 +60,7 @@ class Outages:
             clock, absent_since = SystemClock(), None
             while not self._ended.wait(INTERVAL_SECONDS):
                 began = clock.now()
-                self._store.write([Change(kind=PROBE, key=PROBE, value=b"")])
+                self._store.do(Write(changes=[Change(kind=PROBE, key=PROBE, value=b"")]))
                 written = clock.now()
                 if written - began > SLOW_WRITE:
                     self._blocked.append((began, written))

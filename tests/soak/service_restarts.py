@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast
 from holdfast.driver import Ending, State, Store
+from holdfast.drivers.requests import Counts
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.soak.ledger_checks import read_ledger
 from tests.soak.worker_group import wait_until
@@ -276,7 +277,7 @@ def run_service_soak(folder: Path, scale: float) -> str:
 
 
 def _count_due(store: Store) -> int:
-    return sum(count.ready + count.inflight for count in store.counts(states=(State.READY, State.INFLIGHT)))
+    return sum(count.ready + count.inflight for count in store.do(Counts(states=(State.READY, State.INFLIGHT))))
 
 
 def check_metrics(deployment: Deployment) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import holdfast
+from holdfast.drivers.requests import Scan
 from holdfast.spark import audit_store
 from holdfast.spark.execution.run_spec import RUN_KIND
 from holdfast.testing.servers.spark_cluster import SparkCluster
@@ -88,7 +89,7 @@ def test_spark_submit_kill_drains_the_slots(cluster, store, tmp_path):
     driver = cluster.submit("--master", cluster.master, *conf, PROGRAMS / "killed.py", store.address, finish)
     wait_until(lambda: count(store, "inflight"))
     spark_submit("--master", cluster.rest_master, "--kill", driver)
-    wait_until(lambda: store.scan(RUN_KIND, limit=1))
+    wait_until(lambda: store.do(Scan(kind=RUN_KIND, limit=1)))
     finish.touch()
     wait_until(lambda: not cluster.state()["activedrivers"])
     assert (count(store, "done"), count(store, "ready", "inflight", "dead")) == (1, 0)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.app import Holdfast
+from holdfast.drivers.requests import Cancel
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model.job import State
 from holdfast.observability import InMemoryMetrics, metric_table
@@ -189,7 +190,7 @@ def test_a_cancelled_job_is_counted_apart_from_dead_ones(spark, app):
     def cancel(progress):
         seen.append(progress)
         if progress.busy:
-            app.driver.cancel([answer.id])
+            app.driver.do(Cancel(job_ids=[answer.id]))
 
     [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS, on_progress=cancel).collect()
     assert app.client.get(answer.id).state is State.CANCELLED

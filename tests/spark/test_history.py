@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, SECOND, ManualClock
+from holdfast.drivers.requests import Scan, Trim
 from holdfast.errors import HistoryConflict, InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack, Fail, Retry
 from holdfast.spark import History, compact, sync
@@ -210,15 +211,15 @@ def test_trimming_waits_for_the_next_sync_up_to_a_limit(spark, store, clock, fol
     work(store, clock, jobs=3)
     unread = len(ledger(store)) - read
     clock.advance(28 * DAY)
-    assert store.trim(ledger_for=7 * DAY).ledger == read
+    assert store.do(Trim(ledger_for=7 * DAY)).ledger == read
     assert sync(store, folder, spark=spark, hold=None).rows == unread
-    assert store.scan("ledger.reader") == []
+    assert store.do(Scan(kind="ledger.reader")) == []
     sync(store, folder, spark=spark)  # nothing is new, and the hold begins
     work(store, clock, jobs=1)
     clock.advance(29 * DAY)
-    assert store.trim(ledger_for=7 * DAY).ledger == unread
+    assert store.do(Trim(ledger_for=7 * DAY)).ledger == unread
     clock.advance(DAY)
-    assert store.trim(ledger_for=7 * DAY).ledger > 0
+    assert store.do(Trim(ledger_for=7 * DAY)).ledger > 0
 
 
 def test_a_sync_of_another_space_a_trimmed_ledger_and_a_newer_format_are_refused(spark, store, clock, folder):
@@ -228,7 +229,7 @@ def test_a_sync_of_another_space_a_trimmed_ledger_and_a_newer_format_are_refused
         sync(store, folder, spark=spark, space="other")
     work(store, clock, jobs=3)
     clock.advance(40 * DAY)
-    store.trim()
+    store.do(Trim())
     with pytest.raises(LedgerTrimmed):
         sync(store, folder, spark=spark)
     place = Folder(spark, folder)

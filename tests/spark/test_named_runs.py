@@ -4,6 +4,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SystemClock
+from holdfast.drivers.requests import Trim
 from holdfast.errors import InvalidInput, OutcomesTrimmed
 from holdfast.spark import run
 from holdfast.spark.execution.handler_version import handler_version
@@ -38,7 +39,7 @@ def nightly(spark, url, tmp_path):
 def trim(url, *, days):
     """Remove what the store does not keep, as seen after some days."""
     with holdfast.connect(url, caller_clock=True) as store:
-        while store.trim(ended_for=7 * DAY, now=SystemClock().now() + days * DAY).more:
+        while store.do(Trim(ended_for=7 * DAY, now=SystemClock().now() + days * DAY)).more:
             pass
 
 

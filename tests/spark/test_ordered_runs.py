@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.driver import JobRecord, ResumeAction
+from holdfast.drivers.requests import Resume
 from holdfast.errors import InvalidInput
 from holdfast.spark import run
 from tests.spark.conftest import OPTIONS
@@ -73,7 +74,10 @@ def test_rows_of_a_domain_run_in_order_across_retries_halts_slots_and_calls(spar
     done, still_open = CUSTOMERS * HALTING, CUSTOMERS * (EVENTS - HALTING - 1)
     assert str(first.summary) == f"{done} done, {CUSTOMERS} dead, {still_open} open; {CUSTOMERS} halted domains"
     with holdfast.connect(url) as store:
-        assert all(store.resume("run:bills", f"c{number}", ResumeAction.SKIP) for number in range(CUSTOMERS))
+        assert all(
+            store.do(Resume(queue="run:bills", domain=f"c{number}", action=ResumeAction.SKIP))
+            for number in range(CUSTOMERS)
+        )
     second = run(events.repartition(2), handle, **arguments, slots=1)
     assert str(second.summary) == f"{done + still_open} done, {CUSTOMERS} dead"
     check_order(read_attempts(path))

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.driver import Gaps, JobFilter, QueueSettings, State
+from holdfast.drivers.requests import Configure, Inspect, Read
 from holdfast.model.retry import Fixed
 from holdfast.spark import run_queue
 from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SlotStatus
@@ -31,11 +32,13 @@ def test_offsets_that_arrive_shuffled_and_twice_run_once_and_in_order(spark, pos
     def kill(_progress):
         if stuck.exists() and not killed:
             [job] = app.driver.find(JobFilter(domain="d1", states=(State.INFLIGHT,)))
-            [entry] = app.driver.read(SLOT_STATUS_KIND, [app.driver.inspect([job.id])[job.id].worker])
+            [entry] = app.driver.do(
+                Read(kind=SLOT_STATUS_KIND, keys=[app.driver.do(Inspect(job_ids=[job.id]))[job.id].worker])
+            )
             killed.append(int(SlotStatus.of(entry).executor.rpartition(":")[2]))
             os.kill(killed[0], signal.SIGKILL)
 
-    app.driver.configure("steps", QueueSettings(gaps=Gaps.WAIT), only=("gaps",))
+    app.driver.do(Configure(queue="steps", settings=QueueSettings(gaps=Gaps.WAIT), only=("gaps",)))
     places = [(f"d{domain}", offset) for domain in range(DOMAINS) for offset in range(OFFSETS)]
     shuffled = random.Random(1).sample([*places, *places], 2 * len(places))
     for start in range(0, len(shuffled), 20):

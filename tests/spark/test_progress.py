@@ -7,6 +7,7 @@ import holdfast
 import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE
+from holdfast.drivers.requests import Cancel, Write
 from holdfast.model.registry import Change
 from holdfast.spark.execution import progress
 from holdfast.spark.execution.progress import ProgressMonitor
@@ -34,7 +35,7 @@ def monitor(store, monkeypatch):
 
 def report(store, slot, **status):
     value = msgspec.json.encode(SlotStatus(**status))
-    store.write([Change(kind=SLOT_STATUS_KIND, key=f"r/1/{slot}/0", value=value, ttl=MINUTE)])
+    store.do(Write(changes=[Change(kind=SLOT_STATUS_KIND, key=f"r/1/{slot}/0", value=value, ttl=MINUTE)]))
 
 
 def numbers(seen):
@@ -78,7 +79,9 @@ def test_the_final_progress_is_exact(store, monitor):
 
 
 def test_slots_of_other_runs_and_jobs_of_other_types_do_not_count(store, monitor):
-    store.write([Change(kind=SLOT_STATUS_KIND, key="rest/1/0/0", value=b'{"settled":{"acked":5}}', ttl=MINUTE)])
+    store.do(
+        Write(changes=[Change(kind=SLOT_STATUS_KIND, key="rest/1/0/0", value=b'{"settled":{"acked":5}}', ttl=MINUTE)])
+    )
     holdfast.Client(store).enqueue([holdfast.JobRequest(type="other")])
     assert numbers(monitor.read(final=True)) == (10, 0, 0)
 
@@ -98,7 +101,7 @@ def test_cancelled_jobs_are_not_dead(store, monitor):
     report(store, 0, settled={"acked": 1, "dead": 1, "cancelled": 3})
     seen = monitor.read()
     assert (seen.done, seen.dead, seen.cancelled, seen.ended) == (1, 1, 3, 5)
-    store.cancel([job.id for job in store.find(limit=4).items])
+    store.do(Cancel(job_ids=[job.id for job in store.find(limit=4).items]))
     seen = monitor.read(final=True)
     assert (seen.dead, seen.cancelled, seen.ready) == (1, 4, 4)
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StringType
 import holdfast
 import holdfast.driver
 from holdfast.clock import MINUTE, SystemClock
+from holdfast.drivers.requests import Extend, Reap
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
@@ -211,8 +212,8 @@ def test_equal_rows_share_a_job(store):
 def test_the_attempt_of_a_row_counts_if_its_start_was_reported_before_its_slot_was_killed(store):
     begun, unknown = reserve(row_source(store, 0, 1), 1000)
     notes = {begun.job.id: Note(started_at=1)}  # as the heartbeat of the slot
-    store.extend([begun.lease, unknown.lease], lease_for=MINUTE, notes=notes)
-    store.reap(worker="w")
+    store.do(Extend(leases=[begun.lease, unknown.lease], lease_for=MINUTE, notes=notes))
+    store.do(Reap(worker="w"))
     jobs = [store.get(each.job.id) for each in (begun, unknown)]
     assert [(job.attempts, job.crashes) for job in jobs] == [(1, 1), (0, 0)]
     assert [row.detail for row in store.ledger().items] == ["", "not begun"]
@@ -221,8 +222,10 @@ def test_the_attempt_of_a_row_counts_if_its_start_was_reported_before_its_slot_w
 def test_a_row_with_one_attempt_is_dead_if_it_had_begun_when_its_slot_was_killed_and_runs_otherwise(store):
     once = replace(TEMPLATE, max_attempts=1)
     begun, waiting = reserve(source_of(store, RowJobs(batches(0, 1), once, COLUMNS)), 1000)
-    store.extend([begun.lease], lease_for=MINUTE, notes={begun.job.id: Note(started_at=1)})  # before its handler began
-    store.reap(worker="w")
+    store.do(
+        Extend(leases=[begun.lease], lease_for=MINUTE, notes={begun.job.id: Note(started_at=1)})
+    )  # before its handler began
+    store.do(Reap(worker="w"))
     jobs = [store.get(each.job.id) for each in (begun, waiting)]
     assert [(job.state, job.attempts, job.dead_reason) for job in jobs] == [
         ("dead", 1, "lease expired"),

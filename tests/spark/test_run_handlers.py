@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from holdfast import Client, Holdfast, connect
+from holdfast.drivers.requests import Scan, Settings
 from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import QueueLimits
 from holdfast.spark import run
@@ -69,7 +70,7 @@ def test_the_rows_of_a_run_have_limits_over_all_slots(spark, url):
     )
     assert results(limited) == [str(number) for number in range(6)]
     with connect(url) as store:
-        assert QueueLimits.of(store.settings("run:r")) == QueueLimits(rate=100, max_inflight=1)
+        assert QueueLimits.of(store.do(Settings(queue="run:r"))) == QueueLimits(rate=100, max_inflight=1)
         leases = sorted((row.reserved_at, row.ended_at) for row in store.ledger().items)
     assert all(ended <= reserved for (_, ended), (reserved, _) in itertools.pairwise(leases))
 
@@ -245,13 +246,13 @@ def test_a_handler_of_an_app_keeps_its_options_guards_limits_and_resources(spark
     ok, dead = run(spark.range(2), add_amount, key="id", url=url, run="r", slots=1, options=OPTIONS)
     assert (sorted(row["holdfast"]["result"] for row in ok.collect()), dead.count()) == (["100", "101"], 0)
     with connect(url) as store:
-        assert QueueLimits.of(store.settings("run:r")) == QueueLimits(rate=500, max_inflight=2)
-        marks = store.scan(MARK_KIND, limit=10)
+        assert QueueLimits.of(store.do(Settings(queue="run:r"))) == QueueLimits(rate=500, max_inflight=2)
+        marks = store.do(Scan(kind=MARK_KIND, limit=10))
         assert (len(marks), all(map(is_done, marks))) == (2, True)
         client = Client(store)
         assert {client.execution(row["holdfast"]["job_id"]).output for row in ok.collect()} == {"row 1\n"}
         run(spark.range(2), add_amount, key="id", url=url, run="r", rate="7/s", slots=1, options=OPTIONS)
-        assert QueueLimits.of(store.settings("run:r")) == QueueLimits(rate=7)
+        assert QueueLimits.of(store.do(Settings(queue="run:r"))) == QueueLimits(rate=7)
     app.close()
 
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 import holdfast
+from holdfast.drivers.requests import Scan
 from holdfast.model.job import State
 from holdfast.spark import run_queue
 from holdfast.spark.execution.run_spec import RUN_KIND
@@ -44,7 +45,7 @@ def inflight(store, queue):
 
 
 def stop_orders(store):
-    return len(store.scan(RUN_KIND, limit=10))
+    return len(store.do(Scan(kind=RUN_KIND, limit=10)))
 
 
 def variables(store):

@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import holdfast
 from holdfast.client import Client
 from holdfast.clock import DAY, from_datetime
+from holdfast.drivers.requests import Trim
 from holdfast.errors import HoldfastError, LedgerTrimmed
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
@@ -212,7 +213,7 @@ def test_reading_trimmed_rows_raises(url):
         for number, each in enumerate(reservations):
             store.settle([Ack(each.lease)], now=2_000 + number)
         start = ledger_table.ledger_start(store)
-        store.trim(ledger_for=1, now=2_002)
+        store.do(Trim(ledger_for=1, now=2_002))
         with pytest.raises(LedgerTrimmed):
             list(ledger_table.read(store, ledger_table.LedgerRange(after=start.after, first=start.first, rows=4)))
 

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.clock import DAY, MINUTE
 from holdfast.connect import connect
+from holdfast.drivers.requests import Purge, Trim
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.spark.history.store_audit import audit_store
@@ -77,13 +78,13 @@ def test_a_trimmed_ledger_a_purge_and_a_new_job_with_an_old_id_hold(spark, store
     end(store, Retry, now=NOW, run_at=later)
     enqueue(store, "again")
     end(store, Ack, now=NOW)
-    assert store.trim(now=later).ledger == 3
+    assert store.do(Trim(now=later)).ledger == 3
     end(store, Ack, now=later)  # the second attempt
     enqueue(store, "again", now=later)
     end(store, Ack, now=later)
     enqueue(store, "purged", now=later)
     end(store, Ack, now=later)
-    assert store.purge(["purged"], now=later) == [True]
+    assert store.do(Purge(job_ids=["purged"], now=later)) == [True]
     enqueue(store, "purged", now=later + MINUTE)
     jobs = [JobRecord(id=name, type="t", queue="q", payload=b"", created_at=later, domain="d") for name in "ba"]
     store.enqueue(jobs, now=later)

@@ -12,6 +12,7 @@ import holdfast
 from holdfast.aio import AsyncClient
 from holdfast.clock import SECOND
 from holdfast.driver import DomainStatus, Gaps, OnExhausted, QueueSettings
+from holdfast.drivers.requests import Cancel, Configure, Domains, Enqueue, LeaseTerms, Read, Reap, Resume
 from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
@@ -63,24 +64,24 @@ def test_contiguous_offsets_are_one_row_in_whatever_order_they_end(store, job):
 def test_many_offsets_of_one_domain_may_end_in_one_call(store, job):
     store.enqueue([job(id=f"o-{offset}", domain="d", offset=offset) for offset in range(20)], now=NOW)
     ids = [f"o-{offset}" for offset in (3, 4, 5, 9, 7, 8, 0)]
-    assert store.cancel(ids, now=NOW) == ["cancelled"] * len(ids)
+    assert store.do(Cancel(job_ids=ids, now=NOW)) == ["cancelled"] * len(ids)
     assert ranges(store) == [(0, 0), (3, 5), (7, 9)]
     assert run_all(store) == [1, 2, 6, *range(10, 20)]
     assert ranges(store) == [(0, 19)]
 
 
 def test_a_domain_that_has_neither_offsets_nor_stopped_stores_nothing(store, job):
-    store.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT, gaps=Gaps.WAIT))
+    store.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT, gaps=Gaps.WAIT)))
     store.enqueue([job(domain="d"), job(domain="d")], now=NOW)
     assert run_all(store) == [None, None]
     store.enqueue([job(domain="halts"), job(domain="waits", offset=1)], now=NOW)
     [one] = store.reserve(["q"], limit=1, lease_for=LEASE_FOR, now=NOW)
     store.settle([Fail(one.lease, reason="bad")], now=NOW)
-    assert [(info.domain, info.status) for info in store.domains(now=NOW)] == [
+    assert [(info.domain, info.status) for info in store.do(Domains(now=NOW))] == [
         ("halts", DomainStatus.HALTED),
         ("waits", DomainStatus.WAITING),
     ]
-    assert store.resume("q", "halts", now=NOW)
+    assert store.do(Resume(queue="q", domain="halts", now=NOW))
     store.enqueue([job(domain="waits", offset=0)], now=NOW)
     assert run_all(store) == [0, 1]
     with store.engine._database.reading() as connection:
@@ -107,7 +108,7 @@ def test_two_jobs_of_a_domain_cannot_have_the_turn(store, job):
 def test_a_long_history_costs_no_more_than_a_short_one(path, job, few, many):
     def steps(rows) -> int:
         with holdfast.connect(f"sqlite:///{path}-{len(rows)}-{rows[-1]}", caller_clock=True) as store:
-            store.configure("q", QueueSettings(gaps=Gaps.WAIT))
+            store.do(Configure(queue="q", settings=QueueSettings(gaps=Gaps.WAIT)))
             insert_ranges(store, rows)
             following = rows[-1][1] + 1
             jobs = [job(domain="d", offset=offset) for offset in (1, 3, following, following)]
@@ -138,7 +139,7 @@ def test_a_backlog_costs_no_more_than_a_few_jobs(path, job):
 
 
 def test_jobs_without_a_domain_run_no_statement_of_domains(store, job):
-    store.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    store.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     seen = []
     store.engine._database.write(lambda connection: connection.set_trace_callback(seen.append))
     store.enqueue([job(), job(idempotency_key="k")], now=NOW)
@@ -172,8 +173,8 @@ def test_a_store_of_the_former_version_is_upgraded_with_its_domains(path, job):
         connection.execute("INSERT INTO holdfast_lanes VALUES ('main', 'q', 't', 0)")
     with holdfast.connect(f"sqlite:///{path}", caller_clock=True) as store:
         store.enqueue([job(id="offset", domain="d", offset=7)], now=NOW)
-        assert [info.head_id for info in store.domains(now=NOW)] == ["running", "other"]
-        assert store.reap(worker="w", now=NOW) == 1
+        assert [info.head_id for info in store.do(Domains(now=NOW))] == ["running", "other"]
+        assert store.do(Reap(worker="w", now=NOW)).count == 1
         expected = ["offset", "running", "second", "third"]
         for wanted in expected:
             reserved = store.reserve(["q"], limit=5, lease_for=LEASE_FOR, now=NOW)
@@ -198,7 +199,7 @@ def test_offsets_join_the_transaction_of_a_caller(path, store, job):
         [again] = joined.enqueue([job(domain="d", offset=1)], now=NOW)
         assert again.existed
         connection.rollback()
-        assert store.domains(now=NOW).items == []
+        assert store.do(Domains(now=NOW)).items == []
         joined.enqueue([job(id="kept", domain="d", offset=1)], now=NOW)
         connection.commit()
     assert store.enqueue([job(domain="d", offset=1)], now=NOW) == [Enqueued(id="kept", existed=True)]
@@ -207,17 +208,18 @@ def test_offsets_join_the_transaction_of_a_caller(path, store, job):
 def test_registry_writes_are_made_with_an_offset_that_existed(store, job):
     store.enqueue([job(id="first", domain="d", offset=1)], now=NOW)
     fires = [Change(kind="cron", key="k", value=b"fired", version=None)]
-    [answer] = store.enqueue([job(domain="d", offset=1)], writes=fires, now=NOW)
+    [answer] = store.do(Enqueue(jobs=[job(domain="d", offset=1)], writes=fires, now=NOW)).answers
     assert answer == Enqueued(id="first", existed=True)
-    assert store.read("cron", ["k"], now=NOW)[0].value == b"fired"
+    assert store.do(Read(kind="cron", keys=["k"], now=NOW))[0].value == b"fired"
 
 
 def test_a_job_with_an_offset_is_not_leased_while_it_is_stored(store, job):
     for settings in (QueueSettings(), QueueSettings(gaps=Gaps.WAIT)):
-        store.configure("q", settings)
-        answers, leased = store.enqueue_leased([job(), job(domain="d", offset=5)], lease_for=LEASE_FOR, now=NOW)
-        assert leased == []
-        assert len(answers) == 2
+        store.do(Configure(queue="q", settings=settings))
+        jobs = [job(), job(domain="d", offset=5)]
+        stored = store.do(Enqueue(jobs=jobs, lease=LeaseTerms(lease_for=LEASE_FOR), now=NOW))
+        assert stored.reservations == []
+        assert len(stored.answers) == 2
 
 
 def test_async_callers_get_the_same_answers(path):
@@ -239,7 +241,7 @@ def test_processes_that_enqueue_the_same_offsets_store_each_once_and_run_them_in
     """Shuffled, in random batches; two producers and a consumer are killed and replaced."""
     url = f"sqlite:///{path}"
     store = holdfast.connect(url)
-    store.configure("q", QueueSettings(gaps=Gaps.WAIT))
+    store.do(Configure(queue="q", settings=QueueSettings(gaps=Gaps.WAIT)))
 
     def start(role, seed):
         return RoleProcess(role, url, DOMAINS, OFFSETS, seed)
@@ -266,5 +268,5 @@ def test_processes_that_enqueue_the_same_offsets_store_each_once_and_run_them_in
     assert all(
         later.reserved_at >= earlier.ended_at for earlier, later in pairwise(leases) if earlier.domain == later.domain
     )
-    assert store.domains().items == []
+    assert store.do(Domains()).items == []
     store.close()

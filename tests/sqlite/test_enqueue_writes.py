@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from holdfast.drivers.requests import Enqueue, Scan, Write
 from holdfast.errors import WriteRefused
 from holdfast.model.registry import Change
 from tests.sqlite.conftest import NOW
@@ -18,19 +19,19 @@ def change(key, value, **fields):
 
 
 def rows(store):
-    return {entry.key: entry.value for entry in store.scan(KIND, now=NOW)}
+    return {entry.key: entry.value for entry in store.do(Scan(kind=KIND, now=NOW))}
 
 
 def test_a_refused_call_does_not_affect_the_calls_that_share_its_commit(path, store, job):
     """Another process holds the file, so that all calls wait in the queue of one commit."""
-    [row] = store.write([change("state", b"old")], now=NOW)
+    [row] = store.do(Write(changes=[change("state", b"old")], now=NOW))
     refused = []
 
     def enqueue(number):
         fires = [change("state", b"new", version=row.version), change(f"next-{number}", b"1", version=0)]
         plain = [change(f"plain-{number}", b"1", version=0)]
         try:
-            store.enqueue([job(id=f"job-{number}")], writes=fires if number % 2 else plain, now=NOW)
+            store.do(Enqueue(jobs=[job(id=f"job-{number}")], writes=fires if number % 2 else plain, now=NOW))
         except WriteRefused as error:
             refused.append((error.job_id, error.key))
 
@@ -53,13 +54,13 @@ def test_a_refused_call_does_not_affect_the_calls_that_share_its_commit(path, st
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "rollback"])
 def test_writes_belong_to_the_transaction_of_the_caller(path, store, job, commits):
-    [row] = store.write([change("state", b"old")], now=NOW)
+    [row] = store.do(Write(changes=[change("state", b"old")], now=NOW))
     with closing(sqlite3.connect(path)) as connection:
         joined = store.joined(connection)
-        joined.enqueue([job(id="mine")], writes=[change("state", b"new", version=row.version)], now=NOW)
+        joined.do(Enqueue(jobs=[job(id="mine")], writes=[change("state", b"new", version=row.version)], now=NOW))
         assert rows(store) == {"state": b"old"}
         with pytest.raises(WriteRefused):
-            joined.enqueue([job(id="other")], writes=[change("state", b"newer", version=row.version)], now=NOW)
+            joined.do(Enqueue(jobs=[job(id="other")], writes=[change("state", b"newer", version=row.version)], now=NOW))
         joined.enqueue([job(id="last")], now=NOW)  # the refusal has left the transaction usable
         if commits:
             connection.commit()

@@ -8,6 +8,7 @@ import pytest
 import holdfast
 from holdfast.clock import HOUR
 from holdfast.drivers.packing import MAX_INLINE_BYTES
+from holdfast.drivers.requests import Cancel, Purge, RemoveSpace, Requeue, Reserve
 from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -42,8 +43,8 @@ def test_no_change_of_state_writes_a_payload_again(store, path, shell):
     [*acked, failed] = reserve(NOW + 2 * HOUR)  # after all leases have expired
     store.extend([*acked, failed], lease_for=HOUR, now=NOW + 2 * HOUR)
     store.settle([*map(Ack, acked), Fail(failed, reason="no")], now=NOW + 2 * HOUR)
-    store.requeue([failed.job_id], now=NOW)
-    store.cancel([failed.job_id], now=NOW)
+    store.do(Requeue(job_ids=[failed.job_id], now=NOW))
+    store.do(Cancel(job_ids=[failed.job_id], now=NOW))
     written = log.stat().st_size - before
     assert 0 < written < COUNT * SIZE // 2
     assert {job.payload for job in store.find()} == {large_job(f"job-{number}").payload for number in range(COUNT)}
@@ -60,7 +61,7 @@ def test_every_verb_keeps_the_payload_and_leaves_none_behind(store, path, shell)
 
     large_payloads.walk_through_verbs(store, check)
     assert shell.execute("SELECT count(*) FROM holdfast_payloads").fetchone() != (0,)
-    store.remove_space("main", force=True, now=NOW)
+    store.do(RemoveSpace(name="main", force=True, now=NOW))
     assert shell.execute("SELECT count(*) FROM holdfast_payloads").fetchone() == (0,)
 
 
@@ -94,14 +95,14 @@ def test_a_file_with_large_payloads_in_its_rows_goes_on_working(path):
         connection.execute("INSERT INTO holdfast_lanes VALUES ('main', 'q', 't', 0)")
     with holdfast.connect(f"sqlite:///{path}", caller_clock=True) as store:
         store.enqueue([large_job("new")], now=NOW)
-        held = store.reserve(["q"], limit=2, lease_for=HOUR, max_bytes=3 * SIZE, now=NOW)
+        held = store.do(Reserve(queues=["q"], limit=2, lease_for=HOUR, max_bytes=3 * SIZE, now=NOW)).reservations
         assert [one.job.payload for one in held] == [payload, large_job("new").payload]
         store.settle([Fail(one.lease, reason="no") for one in held], now=NOW)
-        assert store.requeue(["old", "new"], now=NOW) == [True, True]
+        assert store.do(Requeue(job_ids=["old", "new"], now=NOW)) == [True, True]
         held = store.reserve(["q"], limit=2, lease_for=HOUR, now=NOW)
         store.settle([Ack(one.lease) for one in held], now=NOW)
         assert [(job.id, job.payload) for job in store.find()] == [("new", large_job("new").payload), ("old", payload)]
-        assert store.purge(["old", "new"], now=NOW) == [True, True]
+        assert store.do(Purge(job_ids=["old", "new"], now=NOW)) == [True, True]
         assert store.engine.count_stray_payloads() == 0
 
 
@@ -110,9 +111,9 @@ def test_a_job_whose_payload_was_removed_is_a_dead_letter(store, shell, job, max
     store.enqueue([large_job("a"), job(id="b")], now=NOW)
     shell.execute("DELETE FROM holdfast_payloads")
     assert store.get("a").last_error.startswith("unreadable: payload: wanted")
-    held = store.reserve(["q"], limit=2, lease_for=HOUR, max_bytes=max_bytes, now=NOW)
+    held = store.do(Reserve(queues=["q"], limit=2, lease_for=HOUR, max_bytes=max_bytes, now=NOW)).reservations
     assert [one.job.id for one in held] == ["b"]
     assert store.get("a").state is State.DEAD
     assert store.get("a").dead_reason == "unreadable"
-    assert store.requeue(["a"], now=NOW) == [False]
-    assert store.purge(["a"], now=NOW) == [True]
+    assert store.do(Requeue(job_ids=["a"], now=NOW)) == [False]
+    assert store.do(Purge(job_ids=["a"], now=NOW)) == [True]

@@ -6,6 +6,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
+from holdfast.drivers.requests import Configure, Inspect, Trim
 from holdfast.drivers.sqlite import limit_keys
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Retry
@@ -40,7 +41,7 @@ def test_parked_jobs_are_not_read_again(path, job):
     steps = []
     for backlog in (20, 2000):
         store = holdfast.connect(f"sqlite:///{path}-{backlog}", caller_clock=True)
-        store.configure("q", QueueSettings(key_max_inflight=1))
+        store.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1)))
         store.enqueue([job(limit_key="a") for _ in range(backlog)], now=NOW)
         assert len(reserve_ids(store)) == 1
         assert reserve_ids(store) == []
@@ -65,7 +66,7 @@ def test_one_call_parks_a_bounded_number_of_jobs_and_a_wait_returns_meanwhile(pa
     monkeypatch.setattr(limit_keys, "PARK_LIMIT", 10)
     clock = ManualClock(NOW)
     store = holdfast.connect(f"sqlite:///{path}", clock=clock)
-    store.configure("q", QueueSettings(key_max_inflight=1))
+    store.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1)))
     store.enqueue([job(limit_key="a") for _ in range(35)])
     store.enqueue([job(id="behind", type="u")])
     assert len(store.reserve(["q"], types=["t"], limit=1, lease_for=HOUR)) == 1
@@ -80,7 +81,7 @@ def test_one_call_parks_a_bounded_number_of_jobs_and_a_wait_returns_meanwhile(pa
 
 def test_more_full_keys_than_one_pick_passes_over_do_not_change_the_order(store, job, monkeypatch):
     monkeypatch.setattr("holdfast.drivers.sqlite.reserve.PASS_LIMIT", 3)
-    store.configure("q", QueueSettings(key_max_inflight=1))
+    store.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1)))
     store.enqueue([job(limit_key=key) for key in "abcdef"], now=NOW)
     assert len(reserve_ids(store)) == 6
     store.enqueue([job(limit_key=key) for key in "abcdef"], now=NOW + 1)
@@ -90,20 +91,20 @@ def test_more_full_keys_than_one_pick_passes_over_do_not_change_the_order(store,
 
 
 def test_trim_forgets_keys_without_a_past_and_queues_without_keys(store, job):
-    store.configure("q", QueueSettings(key_rate=1))
+    store.do(Configure(queue="q", settings=QueueSettings(key_rate=1)))
     store.enqueue([job(limit_key=key) for key in "aab"], now=NOW)
     [first, _] = store.reserve(["q"], limit=9, lease_for=HOUR, now=NOW)
     store.settle([Retry(first.lease, delay=DAY, hold_key=True)], now=NOW)
-    store.trim(now=NOW + SECOND)
+    store.do(Trim(now=NOW + SECOND))
     assert rows(store, "SELECT key FROM holdfast_limit_keys ORDER BY 1") == [("a",), ("b",)]
-    store.trim(now=NOW + 2 * SECOND)
+    store.do(Trim(now=NOW + 2 * SECOND))
     assert rows(store, "SELECT key FROM holdfast_limit_keys") == [("a",)]
     assert rows(store, "SELECT keyed FROM holdfast_settings") == [(1,)]
-    store.configure("q", QueueSettings())
-    store.trim(now=NOW + 2 * SECOND)
+    store.do(Configure(queue="q", settings=QueueSettings()))
+    store.do(Trim(now=NOW + 2 * SECOND))
     assert rows(store, "SELECT keyed FROM holdfast_settings") == [(1,)]  # jobs are parked
     assert len(reserve_ids(store, now=NOW + 2 * SECOND)) == 1
-    store.trim(now=NOW + 2 * SECOND)
+    store.do(Trim(now=NOW + 2 * SECOND))
     assert rows(store, "SELECT keyed FROM holdfast_settings") == [(0,)]
     assert rows(store, "SELECT * FROM holdfast_limit_keys") == []
 
@@ -111,7 +112,7 @@ def test_trim_forgets_keys_without_a_past_and_queues_without_keys(store, job):
 def test_repair_clock_returns_parked_jobs_and_ends_holds_of_the_wrong_time(path, job):
     clock = ManualClock(NOW)
     store = holdfast.connect(f"sqlite:///{path}", clock=clock)
-    store.configure("q", QueueSettings(key_rate=1))
+    store.do(Configure(queue="q", settings=QueueSettings(key_rate=1)))
     store.enqueue([job(id="older", limit_key="a"), job(id="waiting", limit_key="a")])
     clock.advance(YEAR)
     store.enqueue([job(id="newer", limit_key="a")])
@@ -121,7 +122,7 @@ def test_repair_clock_returns_parked_jobs_and_ends_holds_of_the_wrong_time(path,
     clock.advance(-YEAR)
     assert store.reserve(["q"], limit=9, lease_for=HOUR) == []
     assert store.engine.repair_clock() == 3  # the retried job, the newer one, and the key
-    assert store.inspect(["waiting"])["waiting"].available_at == NOW
+    assert store.do(Inspect(job_ids=["waiting"]))["waiting"].available_at == NOW
     clock.advance(3 * SECOND)
     assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)] == ["older"]
     store.close()
@@ -129,13 +130,13 @@ def test_repair_clock_returns_parked_jobs_and_ends_holds_of_the_wrong_time(path,
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_raised_limit_lets_every_waiting_job_run_in_order(store, job, limit):
-    store.configure("q", QueueSettings(key_max_inflight=1))
+    store.do(Configure(queue="q", settings=QueueSettings(key_max_inflight=1)))
     jobs = [job(limit_key="a", priority=number % 2) for number in range(10)]
     store.enqueue(jobs, now=NOW)
     order = [one.id for one in sorted(jobs, key=lambda one: -one.priority)]
     assert reserve_ids(store) == order[:1]
     assert reserve_ids(store) == []
-    store.configure("q", QueueSettings())
+    store.do(Configure(queue="q", settings=QueueSettings()))
     seen = []
     while found := reserve_ids(store, limit=limit):
         seen += found

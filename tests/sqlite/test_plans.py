@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.requests import FIND_LIMIT
+from holdfast.drivers.requests import FIND_LIMIT, Cancel, Counts, Find, LedgerTail, Reserve, Trim
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
 from holdfast.drivers.statements import NEWEST
 from holdfast.model.filters import JobFilter
@@ -196,7 +196,7 @@ def _reserve_steps(path, job, isolation: Isolation, backlog: int) -> int:
         steps += 1
 
     store.engine._database.write(lambda connection: connection.set_progress_handler(count, 1))
-    store.reserve(["q"], limit=10, lease_for=SECOND, isolation=isolation, now=NOW + 2)
+    store.do(Reserve(queues=["q"], limit=10, lease_for=SECOND, isolation=isolation, now=NOW + 2))
     store.close()
     assert steps
     return steps
@@ -224,7 +224,7 @@ def test_a_payload_that_does_not_fit_the_budget_is_not_read(store, job):
     store.enqueue([job(), *(job(type=f"t{number}", payload=b"1" * size) for number in range(3))], now=NOW)
     tracemalloc.start()
     try:
-        reservations = store.reserve(["q"], limit=10, lease_for=SECOND, max_bytes=100, now=NOW)
+        reservations = store.do(Reserve(queues=["q"], limit=10, lease_for=SECOND, max_bytes=100, now=NOW)).reservations
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -254,11 +254,11 @@ def test_a_trim_does_not_read_the_keys_again_that_must_stay(store, job):
     """Keys of open and dead jobs whose window has ended: a trim looks at each of them once, and then rarely."""
     store.enqueue([job(idempotency_key=f"key-{n}") for n in range(5000)], now=NOW)
     later = NOW + 2 * DAY
-    first = count_steps(store, lambda: store.trim(now=later))
-    second = count_steps(store, lambda: store.trim(now=later))
+    first = count_steps(store, lambda: store.do(Trim(now=later)))
+    second = count_steps(store, lambda: store.do(Trim(now=later)))
     assert second < first / 20
-    assert store.cancel([f"job-{n:06}" for n in range(5000)], now=later) == [State.CANCELLED] * 5000
-    trimmed = store.trim(ended_for=DAY, now=later + DAY)
+    assert store.do(Cancel(job_ids=[f"job-{n:06}" for n in range(5000)], now=later)) == [State.CANCELLED] * 5000
+    trimmed = store.do(Trim(ended_for=DAY, now=later + DAY))
     assert (trimmed.jobs, trimmed.dedupe) == (5000, 5000)
 
 
@@ -315,13 +315,15 @@ def test_a_page_of_dead_letters_reads_no_other_page(store):
 def test_a_page_of_the_newest_jobs_reads_no_other_page(store):
     few, many = 2_000, 40_000
     insert_ended(store, few)
-    before = count_steps(store, lambda: store.find(limit=50, newest=True))
+    before = count_steps(store, lambda: store.do(Find(limit=50, newest=True)))
     store.engine._database.write(lambda connection: connection.execute("DELETE FROM holdfast_ended"))
     insert_ended(store, many)
-    assert count_steps(store, lambda: store.find(limit=50, newest=True)) < 2 * before
-    assert [job.id for job in store.find(limit=2, newest=True)] == [f"ended-{many:08}", f"ended-{many - 1:08}"]
+    assert count_steps(store, lambda: store.do(Find(limit=50, newest=True))) < 2 * before
+    assert [job.id for job in store.do(Find(limit=2, newest=True))] == [f"ended-{many:08}", f"ended-{many - 1:08}"]
     bounded = JobFilter(name="none")
-    newest, oldest = (count_steps(store, lambda order=order: store.find(bounded, newest=order)) for order in (1, 0))
+    newest, oldest = (
+        count_steps(store, lambda order=order: store.do(Find(where=bounded, newest=order))) for order in (1, 0)
+    )
     assert newest < 2 * oldest  # both stop after FIND_LIMIT rows
 
 
@@ -339,16 +341,16 @@ def test_the_tail_of_the_ledger_reads_no_other_row(store):
         )
 
     insert(1_000)
-    before = count_steps(store, lambda: store.ledger_tail(limit=20))
+    before = count_steps(store, lambda: store.do(LedgerTail(limit=20)))
     insert(50_000)
-    assert count_steps(store, lambda: store.ledger_tail(limit=20)) < 2 * before
-    assert len(store.ledger_tail(limit=20)) == 20
+    assert count_steps(store, lambda: store.do(LedgerTail(limit=20))) < 2 * before
+    assert len(store.do(LedgerTail(limit=20))) == 20
 
 
 def test_counts_without_done_jobs_does_not_read_them(store):
     insert_ended(store, 20_000)
     every = count_steps(store, lambda: store.counts(now=NOW))
-    some = count_steps(store, lambda: store.counts(states=set(State) - {State.DONE}, now=NOW))
+    some = count_steps(store, lambda: store.do(Counts(states=set(State) - {State.DONE}, now=NOW)))
     assert some < every / 20
 
 

@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from holdfast.clock import HOUR
+from holdfast.drivers.requests import Cancel
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail
 from tests.sqlite.conftest import NOW
@@ -27,7 +28,7 @@ def test_the_last_ending_replaces_the_earlier_one(store, path, job, end):
         connection.execute(COPY_TO_ENDED)
     connection.close()
     if end is None:
-        assert store.cancel(["a", "b"], now=NOW) == [State.CANCELLED, State.CANCELLED]
+        assert store.do(Cancel(job_ids=["a", "b"], now=NOW)) == [State.CANCELLED, State.CANCELLED]
     else:
         assert store.settle([end(lease) for lease in leases], now=NOW) == [None, None]
     assert [(one.id, one.dead_reason) for one in store.find()] == [

@@ -14,6 +14,7 @@ import pytest
 import holdfast
 from holdfast.clock import SECOND
 from holdfast.drivers.packing import digest_of
+from holdfast.drivers.requests import Scan, Settings
 from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
@@ -116,8 +117,8 @@ def test_limits_of_an_older_version_keep_their_origin(path):
                 connection.execute(insert, (queue, json.dumps(entry).encode()))
         connection.execute(insert, ("unreadable", b"\xff{"))
     with holdfast.connect(f"sqlite:///{path}") as store:
-        found = {queue: store.settings(queue, type="t").limits_from for queue in rows}
-        assert store.scan("limits") == []
+        found = {queue: store.do(Settings(queue=queue, type="t")).limits_from for queue in rows}
+        assert store.do(Scan(kind="limits")) == []
     assert found == {queue: wanted for queue, (*_, wanted) in rows.items()}
 
 

@@ -8,6 +8,7 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
+from holdfast.drivers.requests import Configure, Inspect
 from holdfast.errors import CallerClockRefused, StoreClosed
 from holdfast.model.settlement import Ack, Retry
 from tests.sqlite.conftest import NOW
@@ -69,10 +70,10 @@ def test_a_step_back_of_at_most_an_hour_is_held(path, job):
     assert len(store.reserve(["q"], limit=1, lease_for=SECOND)) == 1
     clock.advance(-HOUR)
     store.enqueue([job(id="held")])
-    assert store.inspect(["held"])["held"].available_at == NOW
+    assert store.do(Inspect(job_ids=["held"]))["held"].available_at == NOW
     clock.advance(-1)
     store.enqueue([job(id="followed")])
-    assert store.inspect(["followed"])["followed"].available_at == NOW - HOUR - 1
+    assert store.do(Inspect(job_ids=["followed"]))["followed"].available_at == NOW - HOUR - 1
     store.close()
 
 
@@ -80,7 +81,7 @@ def test_repair_clock_moves_the_rows_of_a_wrong_clock_to_the_right_time(path, jo
     """The worker of the lease has died: its job must not wait for a year. Neither must jobs that were enqueued then."""
     clock = ManualClock(NOW)
     store = holdfast.connect(f"sqlite:///{path}", clock=clock)
-    store.configure("q", holdfast.QueueSettings(rate=1, burst=9))
+    store.do(Configure(queue="q", settings=holdfast.QueueSettings(rate=1, burst=9)))
     store.enqueue([job(id="scheduled", run_at=NOW + 2 * YEAR), job(id="later", run_at=NOW + DAY, priority=1)])
     clock.advance(YEAR)
     store.enqueue([job(id="leased", priority=9), job(id="retried", priority=8), job(id="new")])
@@ -92,11 +93,11 @@ def test_repair_clock_moves_the_rows_of_a_wrong_clock_to_the_right_time(path, jo
     assert store.engine.repair_clock() == 4
     assert (store.engine.count_future_rows(), store.engine.repair_clock()) == (0, 0)
     assert {one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)} == {"retried", "new"}
-    assert store.inspect(["leased"])["leased"].expires_at == NOW + 10 * SECOND
+    assert store.do(Inspect(job_ids=["leased"]))["leased"].expires_at == NOW + 10 * SECOND
     clock.advance(10 * SECOND)
     assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)] == ["leased"]
-    assert store.inspect(["scheduled"])["scheduled"].available_at == NOW + 2 * YEAR
-    assert store.inspect(["later"])["later"].available_at == NOW + DAY
+    assert store.do(Inspect(job_ids=["scheduled"]))["scheduled"].available_at == NOW + 2 * YEAR
+    assert store.do(Inspect(job_ids=["later"]))["later"].available_at == NOW + DAY
     store.close()
 
 
@@ -104,7 +105,7 @@ def test_repair_clock_moves_the_gap_of_a_domain_to_the_right_time(path, job):
     """It would else be passed a year late."""
     clock = ManualClock(NOW + YEAR)
     store = holdfast.connect(f"sqlite:///{path}", clock=clock)
-    store.configure("q", holdfast.QueueSettings(gaps=holdfast.Gaps.WAIT, gap_pass_after=10 * SECOND))
+    store.do(Configure(queue="q", settings=holdfast.QueueSettings(gaps=holdfast.Gaps.WAIT, gap_pass_after=10 * SECOND)))
     store.enqueue([job(id="behind", domain="d", offset=1)])
     assert store.reserve(["q"], limit=1, lease_for=HOUR) == []
     clock.advance(-YEAR)
@@ -147,7 +148,7 @@ def test_wait_returns_when_a_scheduled_job_is_due(path, job):
 
 def test_wait_does_not_return_early_for_a_paused_queue(path, job):
     store = holdfast.connect(f"sqlite:///{path}")
-    store.configure("q", holdfast.QueueSettings(paused_until=NOW * 2))
+    store.do(Configure(queue="q", settings=holdfast.QueueSettings(paused_until=NOW * 2)))
     store.enqueue([job()])
     store.wait(["q"], timeout=5)  # the first wait may return at once: this thread has not reserved yet
     assert store.reserve(["q"], limit=1, lease_for=SECOND) == []

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import HOUR, SECOND, ManualClock
+from holdfast.drivers.requests import Configure
 from holdfast.drivers.sqlite import database, reserve
 from holdfast.drivers.sqlite.commit_watch import InotifyWatch, PollingWatch, watch_commits
 from tests.sqlite.conftest import NOW
@@ -44,12 +45,12 @@ def test_a_commit_of_another_process_ends_a_wait(watch, path):
 def test_a_commit_is_seen_although_a_fork_has_closed_the_connections(path, job):
     """SQLite numbers the commits that one connection sees, and begins anew with the next connection."""
     with holdfast.connect(f"sqlite:///{path}") as store, holdfast.connect(f"sqlite:///{path}") as other:
-        other.configure("q", holdfast.QueueSettings(paused_until=10 * NOW))
+        other.do(Configure(queue="q", settings=holdfast.QueueSettings(paused_until=10 * NOW)))
         other.enqueue([job()])
         store.wait(["q"], timeout=0.01)
         assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
         store.engine._database.disconnect()  # as before a fork
-        other.configure("q", holdfast.QueueSettings())
+        other.do(Configure(queue="q", settings=holdfast.QueueSettings()))
         began = time.monotonic()
         store.wait(["q"], timeout=LONG_SECONDS)
         assert time.monotonic() - began < LONG_SECONDS / 2
@@ -76,7 +77,7 @@ def until_due(store, *, after=None):
 def test_the_next_due_time_of_a_limited_queue_is_when_its_rate_allows_a_job(path, job):
     clock = ManualClock(NOW)
     with holdfast.connect(f"sqlite:///{path}", clock=clock) as store:
-        store.configure("q", holdfast.QueueSettings(rate=20, burst=1))
+        store.do(Configure(queue="q", settings=holdfast.QueueSettings(rate=20, burst=1)))
         store.enqueue([job(), job(), job()])
         assert until_due(store) == 0
         for _ in range(2):
@@ -92,8 +93,8 @@ def test_the_next_due_time_of_a_limited_queue_is_when_its_rate_allows_a_job(path
 def test_the_next_due_time_of_a_paused_queue_is_the_end_of_its_pause(path, job):
     clock = ManualClock(NOW)
     with holdfast.connect(f"sqlite:///{path}", clock=clock) as store:
-        store.configure("q", holdfast.QueueSettings(paused_until=NOW + SECOND))
-        store.configure("q", holdfast.QueueSettings(paused_until=NOW + HOUR), type="slow")
+        store.do(Configure(queue="q", settings=holdfast.QueueSettings(paused_until=NOW + SECOND)))
+        store.do(Configure(queue="q", settings=holdfast.QueueSettings(paused_until=NOW + HOUR), type="slow"))
         store.enqueue([job(type="slow"), job(run_at=NOW + SECOND // 2)])
         assert until_due(store) == SECOND
 
@@ -102,7 +103,7 @@ def test_a_busy_queue_keeps_its_rate(path, job):
     """One worker that reserves and waits. Without the refill instant it reached a fifth of the rate."""
     rate, jobs = 20, 40
     with holdfast.connect(f"sqlite:///{path}") as store:
-        store.configure("q", holdfast.QueueSettings(rate=rate, burst=1))
+        store.do(Configure(queue="q", settings=holdfast.QueueSettings(rate=rate, burst=1)))
         store.enqueue([job() for _ in range(jobs)])
         began = time.monotonic()
         reserved = 0

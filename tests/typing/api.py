@@ -49,6 +49,7 @@ from holdfast import (
 )
 from holdfast.driver import Ack, JobRecord, Lease, Reservation, Store, ack
 from holdfast.driver import Retry as RetrySettlement
+from holdfast.drivers.requests import Configure
 from holdfast.handlers import Command, Event, ShellCommand, ShellResult, UrlRequest, UrlResult
 from holdfast.observability import Health, InMemoryMetrics, Metrics
 from holdfast.observability.prometheus import PrometheusMetrics
@@ -197,7 +198,7 @@ def handle_errors(job: Job) -> str:
 
 def operate(store: Store) -> None:
     """What an operator and a driver's direct user write."""
-    store.configure("mail", QueueSettings(max_inflight=10, on_exhausted=OnExhausted.HALT))
+    store.do(Configure(queue="mail", settings=QueueSettings(max_inflight=10, on_exhausted=OnExhausted.HALT)))
     reservations = store.reserve(["mail"], limit=10, lease_for=30_000_000, worker="me")
     assert_type(reservations, list[Reservation])
     for reservation in reservations:

@@ -18,6 +18,7 @@ from holdfast.aio import MAX_THREADS, AsyncClient
 from holdfast.client import Client
 from holdfast.clock import SECOND
 from holdfast.connect import connect
+from holdfast.drivers.requests import Configure
 from holdfast.drivers.settle_one import ack
 from holdfast.drivers.store import Store
 from holdfast.errors import (
@@ -127,7 +128,7 @@ def test_conflicts_unknown_jobs_and_cancelling(store: Store):
 
 
 def test_domains_are_listed_resumed_and_forgotten(store: Store):
-    store.configure("default", QueueSettings(on_exhausted=OnExhausted.HALT))
+    store.do(Configure(queue="default", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
 
     async def scenario(client: AsyncClient) -> None:
         request = JobRequest(type="t", domain="d", offset=3)

@@ -20,6 +20,7 @@ from holdfast.aio import AsyncClient
 from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
+from holdfast.drivers.requests import Configure
 from holdfast.drivers.settle_one import ack, fail
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import (
@@ -478,7 +479,7 @@ def test_a_result_that_is_not_json_cannot_be_read(client: Client):
 
 
 def test_domains_are_listed_resumed_and_forgotten(client):
-    client.driver.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    client.driver.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     request = JobRequest(type="t", queue="q", domain="d", offset=3)
     job = client.enqueue(request)
     [reservation] = client.driver.reserve(["q"], limit=1, lease_for=SECOND)

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import Client, JobRequest, connect
 from holdfast.driver import SECOND, Ack, LedgerReader, Store, find_webhooks
+from holdfast.drivers.requests import Enqueue, Trim, Write
 from holdfast.errors import LedgerTrimmed, Unsupported, WriteRefused
 from holdfast.ledger_reader import read_readers
 from holdfast.model.ledger_reader import register_reader
@@ -63,7 +64,7 @@ def test_rows_that_another_process_has_read_may_be_trimmed_while_a_reader_reads(
         monkeypatch.undo()
         second.read()
         second.advance(cursors[1])
-        store.trim(ledger_for=1)
+        store.do(Trim(ledger_for=1))
         return read_ledger(after, limit)
 
     monkeypatch.setattr(store, "ledger", read_late)
@@ -75,8 +76,8 @@ def test_a_reader_whose_rows_were_trimmed_is_told(store):
     reader = LedgerReader(store, "billing")
     cursor = reader.read()[0][0]
     reader.forget()
-    store.trim(ledger_for=1)
-    store.write([register_reader("billing", cursor=cursor)])
+    store.do(Trim(ledger_for=1))
+    store.do(Write(changes=[register_reader("billing", cursor=cursor)]))
     with pytest.raises(LedgerTrimmed):
         reader.read()
 
@@ -87,11 +88,11 @@ def test_an_enqueue_and_the_cursor_are_stored_together(store):
     [(cursor, row)] = first.read()
     second.read()
     job = to_record(JobRequest(type="callback", payload=row.job_id, queue="system"), now=1)
-    store.enqueue([job], writes=[first.advance_with(cursor)])
+    store.do(Enqueue(jobs=[job], writes=[first.advance_with(cursor)]))
     assert first.read() == []
     other = to_record(JobRequest(type="callback", payload=row.job_id, queue="system"), now=1)
     with pytest.raises(WriteRefused):
-        store.enqueue([other], writes=[second.advance_with(cursor)])
+        store.do(Enqueue(jobs=[other], writes=[second.advance_with(cursor)]))
     assert store.get(other.id) is None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import JobRequest
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
+from holdfast.drivers.requests import Inspect
 from holdfast.errors import InvalidInput, PayloadError, StoreBusy
 from holdfast.model.retry import Custom, Fixed
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
@@ -126,8 +127,8 @@ def test_a_handler_returns_or_raises_control_values(app, way):
 
 
 def wait_for_heartbeat(app, ctx):
-    granted = app.driver.inspect([ctx.job.id])[ctx.job.id].expires_at
-    wait_until(lambda: app.driver.inspect([ctx.job.id])[ctx.job.id].expires_at > granted)
+    granted = app.driver.do(Inspect(job_ids=[ctx.job.id]))[ctx.job.id].expires_at
+    wait_until(lambda: app.driver.do(Inspect(job_ids=[ctx.job.id]))[ctx.job.id].expires_at > granted)
 
 
 @pytest.mark.parametrize("ending", [ValueError("stopped"), Snooze(timedelta(hours=1)), Unrecoverable("stopped")])
@@ -300,7 +301,7 @@ def test_a_failed_heartbeat_loses_no_note(app):
         heartbeat.add([run])
         with contextlib.suppress(StoreBusy):
             heartbeat.beat()
-    assert app.driver.inspect([answer.id])[answer.id].note.checkpoint == b"7"
+    assert app.driver.do(Inspect(job_ids=[answer.id]))[answer.id].note.checkpoint == b"7"
     assert run.note is None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.drivers.requests import Cancel
 from holdfast.errors import InvalidInput
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from tests.worker.conftest import ended
@@ -141,7 +142,7 @@ def test_a_cancel_of_one_job_releases_the_others_of_its_chunk(app, drain, calls)
     def cancel():
         while not calls():
             time.sleep(0.01)
-        app.driver.cancel([answers[1].id])
+        app.driver.do(Cancel(job_ids=[answers[1].id]))
 
     thread = threading.Thread(target=cancel)
     thread.start()

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Holdfast, QueueSettings, connect
 from holdfast.clock import SECOND, ManualClock
+from holdfast.drivers.requests import Configure, Read, Reap, Scan, Write
 from holdfast.errors import StoreBusy
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
@@ -33,7 +34,9 @@ def clock():
 @pytest.fixture
 def app(clock):
     store = connect("memory://", clock=clock)
-    store.configure("default", QueueSettings(dedupe_window=1))  # the next job may have the key of a done one
+    store.do(
+        Configure(queue="default", settings=QueueSettings(dedupe_window=1))
+    )  # the next job may have the key of a done one
     app = Holdfast(driver=store, clock=clock)
     yield app
     app.close()
@@ -67,7 +70,7 @@ def test_keys_of_another_queue_or_without_the_guard_are_their_own(app, clock):
     calls = []
     guarded = app.handler("guarded", idempotent=True)(calls.append)
     plain = app.handler("plain", idempotent=False)(calls.append)
-    app.driver.configure("other", QueueSettings(dedupe_window=1))
+    app.driver.do(Configure(queue="other", settings=QueueSettings(dedupe_window=1)))
     worker = app.worker(queues=("default", "other"), idempotent=True)  # of the app; a handler may say no
     for task, queue in [(guarded, "default"), (guarded, "other"), (plain, "default"), (plain, "default")]:
         task.enqueue(1, idempotency_key="k", queue=queue)
@@ -106,7 +109,7 @@ def test_the_test_kit_crashes_before_the_ack_as_a_worker_does(app, clock):
 
 def mark(app, key, job_id, *, fence=1, done=False):
     value = Holder(job_id=job_id, fence=fence, done=done).encode()
-    [written] = app.driver.write([Change(kind=MARK_KIND, key=mark_key("default", key), value=value)])
+    [written] = app.driver.do(Write(changes=[Change(kind=MARK_KIND, key=mark_key("default", key), value=value)]))
     return written
 
 
@@ -138,7 +141,7 @@ def test_a_stale_attempt_does_not_take_the_mark_of_a_newer_one(app):
     task = app.handler("t", idempotent=True)(lambda payload: payload)
     job = task.enqueue(1, idempotency_key="k")
     [stale] = app.driver.reserve(["default"], limit=1, lease_for=3600 * SECOND, worker="stale")
-    app.driver.reap(worker="stale")
+    app.driver.do(Reap(worker="stale"))
     [newer] = app.driver.reserve(["default"], limit=1, lease_for=3600 * SECOND)
     guard = Guard(app.driver, app.catalogue, WorkerOptions())
     run = Run(1, newer)
@@ -146,7 +149,7 @@ def test_a_stale_attempt_does_not_take_the_mark_of_a_newer_one(app):
     admitted, [(_, outcome)] = guard.admit([Run(2, stale)])
     assert (admitted, outcome.reason) == ([], f"its idempotency key is held by job {job.id}")
     assert guard.settle([run], guard.add_writes([run], [Ack(newer.lease)])) == [None]
-    assert is_done(app.driver.read(MARK_KIND, [mark_key("default", "k")])[0])
+    assert is_done(app.driver.do(Read(kind=MARK_KIND, keys=[mark_key("default", "k")]))[0])
 
 
 def test_a_batch_with_one_key_runs_one_of_its_jobs(app):
@@ -217,11 +220,11 @@ def check_after_crash(store, point, effects, run_again):
     lines = effects.read_text().splitlines() if effects.exists() else []
     assert lines == {"reserved": [], "marked": [], "handler": ["begun"]}.get(point, ["begun", "finished"])
     assert run_again() == ("empty" if point == "answer lost" else "acked")
-    assert store.scan(LOCK_KIND) == []
+    assert store.do(Scan(kind=LOCK_KIND)) == []
     finished = effects.read_text().splitlines().count("finished")
     assert finished == (2 if point == "finished" else 1)  # at least once, and never skipped
     app = make_app(store, effects)
-    store.configure("default", QueueSettings(dedupe_window=1))
+    store.do(Configure(queue="default", settings=QueueSettings(dedupe_window=1)))
     again = app.enqueue("charge", 2, idempotency_key="k")
     assert not again.existed
     assert app.worker().process_once().status == "skipped"
@@ -235,7 +238,7 @@ def test_a_crash_at_each_point_in_memory(point, tmp_path, clock):
             raise Killed
 
     with connect("memory://", clock=clock) as store:
-        store.configure("default", QueueSettings(dedupe_window=1))
+        store.do(Configure(queue="default", settings=QueueSettings(dedupe_window=1)))
         effects = tmp_path / "effects"
         app = make_app(store, effects, kill_at)
         app.enqueue("charge", 1, idempotency_key="k")
@@ -261,13 +264,13 @@ def url(request, tmp_path):
 def test_a_process_that_is_killed_at_each_point(point, url, tmp_path):
     effects = tmp_path / "effects"
     with connect(url) as store:
-        store.configure("default", QueueSettings(dedupe_window=1))
+        store.do(Configure(queue="default", settings=QueueSettings(dedupe_window=1)))
         app = make_app(store, effects)
         app.enqueue("charge", 1, idempotency_key="k")
         killed = subprocess.run(
             [sys.executable, crash_points.__file__, url, point, str(effects)], timeout=120, check=False
         )
         assert killed.returncode == -signal.SIGKILL
-        store.reap(worker=NAME)
+        store.do(Reap(worker=NAME))
         reached = "handler" if point == "worker" else point
         check_after_crash(store, reached, effects, lambda: app.worker().process_once().status)

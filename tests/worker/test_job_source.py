@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from holdfast import JobRequest
+from holdfast.drivers.requests import Reap
 from holdfast.errors import StoreBusy
 from holdfast.model.isolation import Isolation
 from holdfast.model.settlement import Retry
@@ -59,6 +60,6 @@ def test_the_store_gets_every_part_of_the_demand(app):
     source = StoreJobSource(app.driver, ["default"], ["t"], lease_for=60_000_000, worker="w")
     reserved = source.reserve(Demand(limit=9, max_bytes=250, isolation=Isolation.SKIP, prefetch=True))
     assert [reservation.job.id for reservation in reserved] == [first.id, second.id]
-    assert app.driver.reap(worker="w") == 2
+    assert app.driver.do(Reap(worker="w")).count == 2
     assert app.client.get(first.id).attempts == 0  # it was prefetched
     assert len(source.reserve(Demand(limit=1))) == 1

@@ -11,6 +11,7 @@ import pytest
 from holdfast import Holdfast, InvalidInput, QueueSettings, Retry
 from holdfast.clock import MINUTE, ManualClock
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Settings
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_settings import LimitOrigin
 from tests.in_memory import InMemory
@@ -123,10 +124,12 @@ def test_a_pause_of_a_key_crosses_the_pipe_of_a_child(tmp_path):
         if page.status == 429:
             raise Retry(after=timedelta(hours=1), reason="429", pause_key=True)
 
-    app.driver.configure("default", QueueSettings(key_max_inflight=1))
+    app.driver.do(Configure(queue="default", settings=QueueSettings(key_max_inflight=1)))
     busy, waiting, other = [one.id for one in fetch.enqueue_many([Page("a", 429), Page("a"), Page("b")])]
     assert app.worker(processes=1, max_jobs=2).run() == {"retried": 1, "acked": 1}
-    app.driver.configure("default", QueueSettings(), only=("max_inflight",))  # another setting: the hold stays
+    app.driver.do(
+        Configure(queue="default", settings=QueueSettings(), only=("max_inflight",))
+    )  # another setting: the hold stays
     assert app.driver.reserve(["default"], limit=9, lease_for=MINUTE) == []
     assert [app.driver.get(job).state for job in (busy, waiting, other)] == ["ready", "ready", "done"]
     app.close()
@@ -156,7 +159,7 @@ def test_a_worker_proposes_the_key_limits_of_the_settings(app):
     limits = QueueLimits(key_max_inflight=2, key_rate=10, key_burst=5)
     proposal = LimitProposal(queue="default", limits=limits, origin=LimitOrigin.SETTINGS)
     app.worker(queue_limits=(proposal,)).process_once()
-    assert app.driver.settings("default") == proposal.as_settings()
+    assert app.driver.do(Settings(queue="default")) == proposal.as_settings()
     lower = LimitProposal(queue="default", limits=QueueLimits(max_inflight=7), origin=LimitOrigin.SETTINGS)
     app.worker(queue_limits=(lower,)).process_once()
-    assert app.driver.settings("default") == lower.as_settings()
+    assert app.driver.do(Settings(queue="default")) == lower.as_settings()

@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Retry, Snooze, Unrecoverable
+from holdfast.drivers.requests import Cancel, Reserve
 from holdfast.errors import LeaseExpired, StoreUnavailable
 from holdfast.model.fingerprint import MAX_FRAME_CHARACTERS, MAX_FRAMES, failure_frames
 from holdfast.model.job import JobRecord, State
@@ -274,7 +275,7 @@ def test_leases_that_a_reserve_ends_are_logged_with_their_holder(app, drain, log
     task = app.handler("t")(lambda _payload: None)
     again, dead, cancelled = (task.enqueue(max_attempts=most).id for most in (2, 1, 2))
     app.driver.reserve(["default"], limit=3, lease_for=1, worker="gone")
-    app.driver.cancel([cancelled])
+    app.driver.do(Cancel(job_ids=[cancelled]))
     drain(processes=1, lease=LEASE, name="w")
 
     expired = logged("lease.expired")
@@ -292,7 +293,7 @@ def test_leases_that_a_reserve_ends_are_logged_with_their_holder(app, drain, log
 
 def test_leases_that_were_not_begun_are_logged_at_info(app, drain, logged):
     app.handler("t")(lambda _payload: None).enqueue()
-    app.driver.reserve(["default"], limit=1, lease_for=1, worker="gone", prefetch=True)
+    app.driver.do(Reserve(queues=["default"], limit=1, lease_for=1, worker="gone", prefetch=True))
     drain(processes=1, lease=LEASE)
     [expired] = logged("lease.expired")
     assert (expired.reason, expired.levelname) == ("not begun", "INFO")

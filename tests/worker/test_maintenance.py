@@ -9,6 +9,7 @@ import holdfast
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, ManualClock
 from holdfast.driver import ack, fail
+from holdfast.drivers.requests import Read, Requeue, Trim, Write
 from holdfast.model import ledger_reader, retention
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention, read_retention, store_retention
@@ -22,7 +23,7 @@ AT_ONCE = MaintenanceTiming(reap_seconds=0.0, trim_seconds=0.0, step_seconds=0.0
 def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, caplog):
     """``trim`` cannot know up to which row it may remove the ledger, and refuses."""
     app.handler("one")(lambda _payload: None).enqueue(1)
-    app.driver.write([Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")])
+    app.driver.do(Write(changes=[Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")]))
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
         assert drain(WorkerTiming(maintenance=AT_ONCE)) == {"acked": 1}
     failures = [record for record in caplog.records if record.event == "maintenance.failed"]
@@ -32,7 +33,7 @@ def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, caplog)
 
 
 def stored(app) -> Retention | None:
-    return read_retention(app.driver.read(retention.KIND, [retention.KEY])[0])
+    return read_retention(app.driver.do(Read(kind=retention.KIND, keys=[retention.KEY]))[0])
 
 
 def differing(caplog) -> list[tuple[dict, dict]]:
@@ -68,7 +69,7 @@ def test_two_running_workers_never_trim_by_different_retentions(tmp_path, caplog
         assert len(store.ledger().items) == 1
         assert store.get(reservation.job.id) is not None
         assert len(differing(caplog)) == 1
-        store.write([store_retention(Retention(ended_for=DAY, ledger_for=DAY))])
+        store.do(Write(changes=[store_retention(Retention(ended_for=DAY, ledger_for=DAY))]))
         long.run_due()
         assert store.ledger().items == []
 
@@ -90,7 +91,7 @@ def test_dead_letters_are_removed_only_if_the_retention_says_so():
             fail(store, reservation.lease, reason="no")
             if reservation.job.id == old:
                 clock.advance(1)
-        store.requeue([requeued])
+        store.do(Requeue(job_ids=[requeued]))
         clock.advance(10 * DAY)
         worker = Maintenance(store, keep_ended=None, keep_ledger=None, timing=AT_ONCE)
         worker.run_due()
@@ -108,13 +109,13 @@ def test_a_trim_that_left_rows_is_repeated_before_its_interval(monkeypatch):
     monkeypatch.setattr(maintenance, "TRIM_LIMIT_ROWS", 1)
     clock = ManualClock()
     with holdfast.connect("memory://", clock=clock) as store:
-        store.write([Change(kind="kind", key=key, value=b"1", ttl=1) for key in ("a", "b")])
+        store.do(Write(changes=[Change(kind="kind", key=key, value=b"1", ttl=1) for key in ("a", "b")]))
         clock.advance(DAY)
         worker = Maintenance(store, keep_ended=None, keep_ledger=None, timing=MaintenanceTiming(trim_seconds=3600.0))
         worker._trim_at = 0.0
         for _ in range(2):
             worker.run_due()
-        assert store.trim().registry == 0
+        assert store.do(Trim()).registry == 0
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -151,32 +152,39 @@ def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, monkeyp
 def test_all_spaces_are_trimmed_and_only_the_own_one_gets_the_settings(shared):
     store, clock = shared
     for name in ("a", "ours", "z"):
-        store.space(name).write([Change(kind="kind", key=str(number), value=b"1", ttl=1) for number in range(3)])
+        store.space(name).do(
+            Write(changes=[Change(kind="kind", key=str(number), value=b"1", ttl=1) for number in range(3)])
+        )
     clock.advance(DAY)
     worker = Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None, timing=AT_ONCE)
     worker.run_due()
-    assert [store.space(name).trim().registry for name in ("a", "ours", "z")] == [0, 0, 0]
-    stored = [store.space(name).read(retention.KIND, [retention.KEY])[0] is not None for name in ("a", "ours", "z")]
+    assert [store.space(name).do(Trim()).registry for name in ("a", "ours", "z")] == [0, 0, 0]
+    stored = [
+        store.space(name).do(Read(kind=retention.KIND, keys=[retention.KEY]))[0] is not None
+        for name in ("a", "ours", "z")
+    ]
     assert stored == [False, True, False]
 
 
 def test_an_owner_of_all_spaces_stores_its_settings_in_each(shared):
     store, _ = shared
     for name in ("a", "b"):
-        store.space(name).write([Change(kind="kind", key="key", value=b"1")])
+        store.space(name).do(Write(changes=[Change(kind="kind", key="key", value=b"1")]))
     Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None, owns_all_spaces=True, timing=AT_ONCE).run_due()
-    kept = [read_retention(store.space(name).read(retention.KIND, [retention.KEY])[0]) for name in ("a", "b")]
+    kept = [
+        read_retention(store.space(name).do(Read(kind=retention.KIND, keys=[retention.KEY]))[0]) for name in ("a", "b")
+    ]
     assert kept == [Retention(ended_for=3 * DAY)] * 2
 
 
 def test_a_space_that_cannot_be_trimmed_does_not_stop_the_others(shared, caplog):
     store, clock = shared
     for name in ("a", "b"):
-        store.space(name).write([Change(kind="kind", key="key", value=b"1", ttl=1)])
-    store.space("a").write([Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")])
+        store.space(name).do(Write(changes=[Change(kind="kind", key="key", value=b"1", ttl=1)]))
+    store.space("a").do(Write(changes=[Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")]))
     clock.advance(DAY)
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
         Maintenance(store, keep_ended=None, keep_ledger=None, timing=AT_ONCE).run_due()
     [failure] = [record for record in caplog.records if record.event == "maintenance.failed"]
     assert (failure.task, failure.space) == ("trim", "a")
-    assert store.space("b").trim().registry == 0
+    assert store.space("b").do(Trim()).registry == 0

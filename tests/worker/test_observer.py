@@ -4,6 +4,7 @@ import threading
 from datetime import timedelta
 
 from holdfast.connect import connect
+from holdfast.drivers.requests import Inspect
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
@@ -52,8 +53,8 @@ def test_a_worker_reports_everything_that_it_does(app):
     @app.handler("t")
     def wait_for_heartbeat(_payload, ctx):
         with connect(url) as store:
-            granted = store.inspect([ctx.job.id])[ctx.job.id].expires_at
-            wait_until(lambda: store.inspect([ctx.job.id])[ctx.job.id].expires_at > granted)
+            granted = store.do(Inspect(job_ids=[ctx.job.id]))[ctx.job.id].expires_at
+            wait_until(lambda: store.do(Inspect(job_ids=[ctx.job.id]))[ctx.job.id].expires_at > granted)
 
     wait_for_heartbeat.enqueue()
     run(app, recorder)

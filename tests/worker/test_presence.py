@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast.clock import SECOND, SystemClock
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Scan
 from holdfast.observability import presence
 from holdfast.observability.presence import KIND, PresenceObserver, PresenceTiming, read_presence, read_presences
 from holdfast.worker.options import WorkerOptions
@@ -76,7 +77,7 @@ def test_an_idle_worker_writes_its_entry_again_and_again(app, in_background):
     in_background(Worker(app.driver, options, catalogue=app.catalogue, observers=[observer]))
 
     def version():
-        [entry] = app.driver.read(KIND, ["w"])
+        [entry] = app.driver.do(Read(kind=KIND, keys=["w"]))
         return 0 if entry is None else entry.version
 
     first = wait_until(version)
@@ -123,11 +124,11 @@ def test_the_entry_of_a_killed_worker_expires(app, tmp_path):
         [one] = wait_until(lambda: read_presences(app.driver))
         os.kill(process.pid, signal.SIGKILL)
         process.wait(60)
-        [entry] = app.driver.scan(KIND)
+        [entry] = app.driver.do(Scan(kind=KIND))
         assert (one.name, one.pid, entry.key) == ("killed", process.pid, "killed")
         with holdfast.connect(app.url, caller_clock=True) as store:
-            assert store.scan(KIND, now=one.beat_at + int(PresenceTiming().ttl_seconds * SECOND) - 1)
-            assert store.scan(KIND, now=entry.expires_at) == []
+            assert store.do(Scan(kind=KIND, now=one.beat_at + int(PresenceTiming().ttl_seconds * SECOND) - 1))
+            assert store.do(Scan(kind=KIND, now=entry.expires_at)) == []
     finally:
         process.kill()
         process.wait(60)

@@ -7,6 +7,7 @@ import logging
 import holdfast
 from holdfast import Holdfast
 from holdfast.driver import Gaps, OnExhausted, QueueSettings
+from holdfast.drivers.requests import Configure, Settings
 from holdfast.model.queue_order import QueueOrder
 
 ORDER = QueueOrder(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT)
@@ -20,9 +21,11 @@ def start_worker(store, order: QueueOrder) -> None:
 
 def test_a_worker_stores_the_order_of_the_settings_once(caplog):
     store = holdfast.connect("memory://")
-    store.configure("accounts", QueueSettings(max_inflight=7))
+    store.do(Configure(queue="accounts", settings=QueueSettings(max_inflight=7)))
     start_worker(store, ORDER)
-    assert store.settings("accounts") == QueueSettings(max_inflight=7, gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT)
+    assert store.do(Settings(queue="accounts")) == QueueSettings(
+        max_inflight=7, gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT
+    )
     start_worker(store, ORDER)
     assert [one for one in caplog.records if getattr(one, "event", "") == "order.differs"] == []
 
@@ -30,8 +33,8 @@ def test_a_worker_stores_the_order_of_the_settings_once(caplog):
 def test_an_order_of_an_operator_stays_and_is_logged(caplog):
     caplog.set_level(logging.WARNING, "holdfast.worker")
     store = holdfast.connect("memory://")
-    store.configure("accounts", QueueSettings(gaps=Gaps.WAIT, gap_pass_after=5))
+    store.do(Configure(queue="accounts", settings=QueueSettings(gaps=Gaps.WAIT, gap_pass_after=5)))
     start_worker(store, ORDER)
-    assert store.settings("accounts") == QueueSettings(gaps=Gaps.WAIT, gap_pass_after=5)
+    assert store.do(Settings(queue="accounts")) == QueueSettings(gaps=Gaps.WAIT, gap_pass_after=5)
     [record] = [one for one in caplog.records if getattr(one, "event", "") == "order.differs"]
     assert record.queue == "accounts"

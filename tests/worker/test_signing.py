@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast import Client, Holdfast, JobRequest, connect
 from holdfast.approvals import approve
 from holdfast.driver import JobFilter, State
+from holdfast.drivers.requests import Requeue
 from holdfast.errors import InvalidInput
 from holdfast.key_file import KeyFile, rotate
 from holdfast.observability import InMemoryMetrics
@@ -92,7 +93,7 @@ def test_changed_jobs_become_dead_letters_and_their_handler_does_not_run(signing
         assert {(job.dead_reason, job.result) for job in dead} == {("bad signature", None)}
         assert "no signature" in dead[2].last_error
         # A requeue keeps the signature: the job is rejected again.
-        store.requeue(ids[:1])
+        store.do(Requeue(job_ids=ids[:1]))
     assert run(make_app(path)) == {"rejected": 1}
 
 

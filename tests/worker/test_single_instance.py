@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from holdfast import Holdfast, JobBuilder, JobRequest, connect
 from holdfast.clock import SECOND, ManualClock
+from holdfast.drivers.requests import Inspect, Reap, Scan, Write
 from holdfast.errors import InvalidInput
 from holdfast.model.registry import Change
 from holdfast.model.request import META_SINGLE_INSTANCE
@@ -36,7 +37,7 @@ def app(clock):
 
 
 def locks(app):
-    return app.driver.scan(LOCK_KIND)
+    return app.driver.do(Scan(kind=LOCK_KIND))
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_an_attempt_that_did_not_succeed_leaves_no_lock(app, clock, ending):
         app.worker(lease=LEASE).process_once()
     [left] = locks(app)
     assert left.expires_at == clock.now() + int(LEASE.total_seconds()) * SECOND  # as long as the lease
-    app.driver.reap(worker=app.driver.inspect([job.id])[job.id].worker)
+    app.driver.do(Reap(worker=app.driver.do(Inspect(job_ids=[job.id]))[job.id].worker))
     with pytest.raises(Killed):  # the next attempt takes the lock over
         app.worker(lease=LEASE).process_once()
 
@@ -173,9 +174,9 @@ def test_a_heartbeat_keeps_the_lock_and_reports_one_that_another_took(app, clock
     [kept] = locks(app)
     assert (kept.expires_at, lost) == (taken.expires_at + SECOND, [])
     change = Change(kind=LOCK_KIND, key=lock_key("default", "t", None), value=kept.value)
-    app.driver.write([change])  # a write of the worker whose answer was lost
+    app.driver.do(Write(changes=[change]))  # a write of the worker whose answer was lost
     assert guard.extend([run]) == []
-    app.driver.write([replace(change, value=b'{"job_id": "another", "fence": 9}')])
+    app.driver.do(Write(changes=[replace(change, value=b'{"job_id": "another", "fence": 9}')]))
     heartbeat.beat()
     assert lost == [run]
     [left] = locks(app)
@@ -185,7 +186,7 @@ def test_a_heartbeat_keeps_the_lock_and_reports_one_that_another_took(app, clock
 def test_only_its_owner_removes_a_lock(app):
     @app.handler("t", single_instance=True)
     def work(_payload):
-        app.driver.write([Change(kind=LOCK_KIND, key=lock_key("default", "t", None), value=b"of another")])
+        app.driver.do(Write(changes=[Change(kind=LOCK_KIND, key=lock_key("default", "t", None), value=b"of another")]))
 
     job = work.enqueue(1)
     assert app.worker().process_once().status == "acked"
@@ -232,7 +233,7 @@ def test_a_worker_stops_an_attempt_whose_lock_is_gone(tmp_path):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not worker.running:
         time.sleep(0.01)
-    app.driver.write([Change(kind=LOCK_KIND, key=lock_key("default", "t", None), value=b"of another")])
+    app.driver.do(Write(changes=[Change(kind=LOCK_KIND, key=lock_key("default", "t", None), value=b"of another")]))
     thread.join(60)
     assert not thread.is_alive()
     assert worker.tally.statuses == {"released": 1}

@@ -10,6 +10,7 @@ import pytest
 from holdfast import Client, JobRequest, QueueSettings, Retry, Unrecoverable, Worker, WorkerOptions, connect
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE, SECOND, ManualClock
+from holdfast.drivers.requests import Configure, Settings
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin
 from holdfast.model.retry import NoDelay
@@ -43,7 +44,7 @@ def app(store, clock):
 
 
 def limits_of(store, queue="default", type=None) -> QueueLimits:
-    return QueueLimits.of(store.settings(queue, type=type))
+    return QueueLimits.of(store.do(Settings(queue=queue, type=type)))
 
 
 def events(caplog, prefix) -> list[str]:
@@ -76,18 +77,18 @@ def test_the_settings_win_over_the_handler_and_an_operator_over_both(app, store,
     app.worker().process_once()  # a worker without the file
     assert limits_of(store, type="a") == QueueLimits(rate=9)
 
-    store.configure("default", QueueSettings(rate=1, paused_until=7), type="a")
+    store.do(Configure(queue="default", settings=QueueSettings(rate=1, paused_until=7), type="a"))
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
         app.worker(queue_limits=(of_file,)).process_once()
-    assert store.settings("default", type="a") == QueueSettings(rate=1, paused_until=7)
+    assert store.do(Settings(queue="default", type="a")) == QueueSettings(rate=1, paused_until=7)
     assert events(caplog, "limits.") == ["limits.differ", "limits.differ"]  # of the handler, then of the file
 
 
 def test_a_pause_of_an_operator_stays_when_a_worker_proposes_limits(app, store):
     app.handler("a", max_inflight=2)(lambda _payload: None)
-    store.configure("default", QueueSettings(paused_until=10**15), type="a")
+    store.do(Configure(queue="default", settings=QueueSettings(paused_until=10**15), type="a"))
     app.worker().process_once()
-    assert store.settings("default", type="a") == QueueSettings(
+    assert store.do(Settings(queue="default", type="a")) == QueueSettings(
         paused_until=10**15, max_inflight=2, limits_from=LimitOrigin.HANDLER
     )
 
@@ -117,11 +118,11 @@ class RacedStore:
 @pytest.mark.parametrize("origin", [LimitOrigin.SETTINGS, LimitOrigin.OPERATOR])
 def test_a_worker_that_loses_a_race_replaces_no_limits_of_a_higher_origin(store, caplog, origin):
     set_meanwhile = QueueSettings(rate=1, limits_from=origin)
-    raced = RacedStore(store, lambda: store.configure("q", set_meanwhile, only=TYPE_LIMIT_FIELDS))
+    raced = RacedStore(store, lambda: store.do(Configure(queue="q", settings=set_meanwhile, only=TYPE_LIMIT_FIELDS)))
     proposal = LimitProposal(queue="q", limits=QueueLimits(rate=5), origin=LimitOrigin.HANDLER)
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
         propose_limits(raced, [proposal])
-    assert store.settings("q") == set_meanwhile
+    assert store.do(Settings(queue="q")) == set_meanwhile
     assert events(caplog, "limits.") == ["limits.differ"]
 
 
@@ -161,7 +162,7 @@ def test_a_breaker_opens_for_every_worker_and_a_probe_closes_it(app, store, cloc
         clock.advance(SECOND)  # the probe is lost with its worker, and the next one is let through
         assert second.process_once().status == "acked"
         gauges.update()
-    assert store.settings("default", type="call") == QueueSettings()
+    assert store.do(Settings(queue="default", type="call")) == QueueSettings()
     assert list(read_breakers(store)) == []
     assert metrics.series("holdfast_breaker_open") == [({"queue": "default", "type": "call"}, 0)]
     assert len(store.reserve(["default"], limit=3, lease_for=MINUTE)) == 2
@@ -292,7 +293,7 @@ def test_releases_bad_payloads_and_unrecoverable_jobs_do_not_count(app, store):
     call.enqueue(1)
     worker = app.worker()
     assert [worker.process_once().status for _ in range(2)] == ["rejected", "dead"]
-    assert store.settings("default", type="call") == QueueSettings()
+    assert store.do(Settings(queue="default", type="call")) == QueueSettings()
 
 
 def test_the_limits_and_the_pause_of_an_operator_survive_a_breaker(app, store, clock):
@@ -305,16 +306,16 @@ def test_the_limits_and_the_pause_of_an_operator_survive_a_breaker(app, store, c
 
     call.enqueue(1)
     operators = QueueSettings(max_inflight=7, rate=9, burst=4, paused_until=clock.now())
-    store.configure("default", operators, type="call")
+    store.do(Configure(queue="default", settings=operators, type="call"))
     worker = app.worker(breaker=BreakerRule(threshold=1, cooldown=COOLDOWN))
     assert worker.process_once().status == "retried"
-    held_until = store.settings("default", type="call").held_until
+    held_until = store.do(Settings(queue="default", type="call")).held_until
     assert held_until == clock.now() + MINUTE
-    assert store.settings("default", type="call").max_inflight == 7
+    assert store.do(Settings(queue="default", type="call")).max_inflight == 7
     clock.advance(MINUTE)
     is_broken = False
     assert worker.process_once().status == "acked"
-    assert store.settings("default", type="call") == operators
+    assert store.do(Settings(queue="default", type="call")) == operators
 
 
 def test_a_handler_pauses_its_type_for_every_worker(app, store, clock):
@@ -326,7 +327,7 @@ def test_a_handler_pauses_its_type_for_every_worker(app, store, clock):
     fetch.enqueue(1)
     later = fetch.enqueue(2, delay=timedelta(seconds=1))
     assert app.worker().process_once().status == "retried"
-    assert store.settings("default", type="fetch") == QueueSettings(held_until=clock.now() + 30 * SECOND)
+    assert store.do(Settings(queue="default", type="fetch")) == QueueSettings(held_until=clock.now() + 30 * SECOND)
     clock.advance(30 * SECOND - 1)
     assert app.worker().process_once().status == "empty"
     clock.advance(1)
@@ -356,7 +357,7 @@ def test_a_crash_in_a_child_opens_the_breaker_of_a_running_worker(tmp_path, capl
         finally:
             stop.set()
             thread.join(60)
-    assert app.driver.settings("default", type="crash").probing
+    assert app.driver.do(Settings(queue="default", type="crash")).probing
     app.close()
 
 
@@ -383,12 +384,12 @@ def test_a_pause_acts_on_all_running_workers_and_resume_too(tmp_path):
     try:
         first = task.enqueue(1)
         wait_until(lambda: app.client.get(first.id).state == "done")
-        app.driver.configure("default", QueueSettings(paused_until=2**52))
+        app.driver.do(Configure(queue="default", settings=QueueSettings(paused_until=2**52)))
         waiting = task.enqueue_many(range(20))
         before = [look.calls for look in looks]
         wait_until(lambda: all(look.calls > calls + 1 for look, calls in zip(looks, before, strict=True)))
         assert {app.client.get(one.id).attempts for one in waiting} == {0}
-        app.driver.configure("default", QueueSettings())
+        app.driver.do(Configure(queue="default", settings=QueueSettings()))
         wait_until(lambda: all(app.client.get(one.id).state == "done" for one in waiting))
     finally:
         stop.set()

@@ -17,6 +17,7 @@ from holdfast import JobRequest, connect, linux
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.driver import JobRecord
+from holdfast.drivers.requests import Cancel, Inspect, Reap
 from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending
@@ -210,7 +211,7 @@ def test_a_running_job_that_fails_after_a_cancel_was_requested_is_counted_as_can
     @app.handler("fails", max_attempts=1)
     def fails(_payload, ctx):
         with connect(url) as store:
-            store.cancel([ctx.job.id])
+            store.do(Cancel(job_ids=[ctx.job.id]))
         try:
             time.sleep(10)  # until the heartbeat has seen the request, and the worker interrupts the handler
         finally:
@@ -233,7 +234,7 @@ def test_a_lost_lease_interrupts_the_attempt_and_its_settlement_is_refused(app):
     def steal():
         while app.driver.get(answer.id).state != "inflight":
             time.sleep(0.01)
-        app.driver.reap(worker="w")
+        app.driver.do(Reap(worker="w"))
 
     threading.Thread(target=steal).start()
     started = time.monotonic()
@@ -255,7 +256,7 @@ def test_a_checkpoint_and_progress_survive_a_retry(app, drain):
     answer = steps.enqueue()
     drain()
     assert app.client.result(answer.id) == 3
-    note = app.driver.inspect([answer.id])[answer.id].note
+    note = app.driver.do(Inspect(job_ids=[answer.id]))[answer.id].note
     assert b'"message":"steps"' in note.progress
 
 
@@ -373,7 +374,7 @@ def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
     while any(is_alive(pid) for pid in children) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not [pid for pid in children if is_alive(pid)]
-    app.driver.reap(worker=app.driver.inspect([answer.id])[answer.id].worker)
+    app.driver.do(Reap(worker=app.driver.do(Inspect(job_ids=[answer.id]))[answer.id].worker))
     assert drain(retry=QUICK) == {"acked": 1}
 
 

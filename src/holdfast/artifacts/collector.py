@@ -14,6 +14,7 @@ from holdfast.artifacts.records import find_manifest, manifest_change
 from holdfast.artifacts.uploads import UPLOAD_KIND, end_upload, read_upload
 from holdfast.artifacts.usage import Usage, change_usage, read_usage, set_usage
 from holdfast.clock import MINUTE, SECOND, Clock, SystemClock
+from holdfast.drivers.requests import Inspect, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.model.registry import Entry
 
@@ -40,7 +41,7 @@ class ArtifactCollector:
         if not self._after:
             self._counted = Usage()
             _, self._usage_version = read_usage(self._store)
-        entries = self._store.scan(MANIFEST_KIND, after=self._after, limit=STEP_ROWS)
+        entries = self._store.do(Scan(kind=MANIFEST_KIND, after=self._after, limit=STEP_ROWS))
         removed = sum(self._look_at(entry) for entry in entries)
         if len(entries) == STEP_ROWS:
             self._after = entries[-1].key
@@ -59,7 +60,7 @@ class ArtifactCollector:
         """Remove what a manifest names if its task is gone; return whether it was removed."""
         manifest = read_manifest(entry)
         assert manifest is not None
-        if entry.key not in self._store.inspect([entry.key], payloads=False):
+        if entry.key not in self._store.do(Inspect(job_ids=[entry.key], payloads=False)):
             self._remove(entry, manifest)
             return True
         self._counted = Usage(
@@ -70,13 +71,13 @@ class ArtifactCollector:
     def _remove(self, entry: Entry, manifest: Manifest) -> None:
         """Remove the blobs, then the row: after a crash between both, the row leads to the rest."""
         self._blobs.remove(task_folder(self._space, entry.key))
-        [removed] = self._store.write([manifest_change(entry.key, None, version=entry.version)])
+        [removed] = self._store.do(Write(changes=[manifest_change(entry.key, None, version=entry.version)]))
         if removed is not None:
             change_usage(self._store, count=-manifest.count, size=-manifest.size)
 
     def _end_uploads(self) -> None:
         """Look at the next uploads that have not ended."""
-        entries = self._store.scan(UPLOAD_KIND, after=self._after_upload, limit=STEP_ROWS)
+        entries = self._store.do(Scan(kind=UPLOAD_KIND, after=self._after_upload, limit=STEP_ROWS))
         self._after_upload = entries[-1].key if len(entries) == STEP_ROWS else ""
         for entry in entries:
             self._end_upload(entry)

@@ -9,6 +9,7 @@ from holdfast.artifacts.manifest import MANIFEST_KIND, Artifact, Manifest, read_
 from holdfast.artifacts.quota import Quotas
 from holdfast.artifacts.usage import MAX_TRIES, change_usage
 from holdfast.drivers.answers import Inspection
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreBusy
 from holdfast.model.registry import Change
@@ -16,7 +17,7 @@ from holdfast.model.registry import Change
 
 def find_manifest(registry: Store, job_id: str) -> tuple[Manifest | None, int]:
     """Return the manifest of a task, None if it has none, and the version of its entry."""
-    [entry] = registry.read(MANIFEST_KIND, [job_id])
+    [entry] = registry.do(Read(kind=MANIFEST_KIND, keys=[job_id]))
     return read_manifest(entry), 0 if entry is None else entry.version
 
 
@@ -78,7 +79,7 @@ def _change(
         after = change(before)
         if after == before:
             return before, after
-        [entry] = registry.write([manifest_change(job_id, after, version=version)])
+        [entry] = registry.do(Write(changes=[manifest_change(job_id, after, version=version)]))
         if entry is not None:
             return before, after
     raise StoreBusy(0)

@@ -9,6 +9,7 @@ import secrets
 
 import msgspec
 
+from holdfast.drivers.requests import Write
 from holdfast.drivers.store import Store
 from holdfast.model.registry import Change, Entry
 
@@ -26,13 +27,13 @@ def begin_upload(registry: Store, job_id: str, *, now: int) -> str:
     """Note that bytes will be written for a task; return the key of the upload."""
     key = secrets.token_hex(16)
     value = msgspec.msgpack.encode(BegunUpload(job_id=job_id, began_at=now))
-    registry.write([Change(kind=UPLOAD_KIND, key=key, value=value, version=0)])
+    registry.do(Write(changes=[Change(kind=UPLOAD_KIND, key=key, value=value, version=0)]))
     return key
 
 
 def end_upload(registry: Store, key: str) -> None:
     """Forget an upload: a row names its bytes, or they were removed."""
-    registry.write([Change(kind=UPLOAD_KIND, key=key, value=None)])
+    registry.do(Write(changes=[Change(kind=UPLOAD_KIND, key=key, value=None)]))
 
 
 def read_upload(entry: Entry) -> BegunUpload:

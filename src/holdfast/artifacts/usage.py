@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.artifacts.quota import Quota
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreBusy
 from holdfast.model.registry import Change, Entry
@@ -27,7 +28,7 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
 
 def read_usage(registry: Store) -> tuple[Usage, int]:
     """Return the usage of the space, and the version of its entry."""
-    [entry] = registry.read(USAGE_KIND, [USAGE_KEY])
+    [entry] = registry.do(Read(kind=USAGE_KIND, keys=[USAGE_KEY]))
     return _decode(entry), 0 if entry is None else entry.version
 
 
@@ -48,7 +49,7 @@ def change_usage(registry: Store, *, count: int, size: int, quota: Quota | None 
 def set_usage(registry: Store, usage: Usage, version: int) -> bool:
     """Store the usage if nobody has changed it since ``version``; return whether it was stored."""
     value = msgspec.msgpack.encode(usage)
-    [entry] = registry.write([Change(kind=USAGE_KIND, key=USAGE_KEY, value=value, version=version)])
+    [entry] = registry.do(Write(changes=[Change(kind=USAGE_KIND, key=USAGE_KEY, value=value, version=version)]))
     return entry is not None
 
 

@@ -11,7 +11,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.cli.user_module import import_module
-from holdfast.drivers.requests import Counts
+from holdfast.drivers.requests import Counts, Settings
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.model.filters import JobFilter
@@ -78,7 +78,7 @@ def note_unknown_queues(session: Session, app: Holdfast, queues: Sequence[str]) 
 
 def _is_known(store: Store, queue: str) -> bool:
     page = store.find(JobFilter(queue=queue), limit=1)
-    return bool(page.items) or page.cursor is not None or store.settings(queue) != QueueSettings()
+    return bool(page.items) or page.cursor is not None or store.do(Settings(queue=queue)) != QueueSettings()
 
 
 def load_app(path: str | None, session: Session) -> Holdfast:

@@ -11,6 +11,7 @@ import click
 from holdfast.cli.parameters import PAST_INSTANT, add_options
 from holdfast.clock import DAY, MILLISECOND
 from holdfast.drivers.answers import Page
+from holdfast.drivers.requests import Find
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
@@ -95,7 +96,7 @@ def find_page(
     """
     jobs: list[JobRecord] = []
     while True:
-        page = store.find(where, limit=limit - len(jobs), after=after, newest=newest)
+        page = store.do(Find(where=where, limit=limit - len(jobs), after=after, newest=newest))
         jobs += page.items
         after = page.cursor
         if after is None or len(jobs) == limit or (newest and _is_id_from_before(after, where.created_from)):

@@ -17,6 +17,7 @@ from holdfast.cron.entries import (
     read_state,
 )
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
 from holdfast.model.registry import Change
@@ -49,7 +50,7 @@ class ScheduleStore:
     def now(self) -> int:
         """Return the clock of the store: it adds the TTL of an entry to its own clock."""
         change = Change(kind=CLOCK_KIND, key=CLOCK_KEY, value=b"", ttl=MINUTE)
-        [entry] = self.store.write([change])
+        [entry] = self.store.do(Write(changes=[change]))
         assert entry is not None
         assert entry.expires_at is not None
         return entry.expires_at - MINUTE
@@ -59,7 +60,7 @@ class ScheduleStore:
         keys: list[DueKey] = []
         after, limit = "", FIRST_PAGE_ENTRIES
         while len(keys) < most:
-            entries = self.store.scan(DUE_KIND, after=after, limit=limit)
+            entries = self.store.do(Scan(kind=DUE_KIND, after=after, limit=limit))
             for entry in entries:
                 instant = int(entry.key[:INSTANT_DIGITS])
                 if instant > now:
@@ -78,17 +79,17 @@ class ScheduleStore:
         Names without a state are left out. None is a state that this version of Holdfast cannot read.
         """
         wanted = list(names)
-        entries = self.store.read(STATE_KIND, wanted) if wanted else []
+        entries = self.store.do(Read(kind=STATE_KIND, keys=wanted)) if wanted else []
         return {entry.key: read_state(entry) for entry in entries if entry is not None}
 
     def list_states(self, *, after: str = "", limit: int = 100) -> list[Stored]:
         """Return the states of a page of schedules, ordered by name. Those that cannot be read are left out."""
-        found = (read_state(entry) for entry in self.store.scan(STATE_KIND, after=after, limit=limit))
+        found = (read_state(entry) for entry in self.store.do(Scan(kind=STATE_KIND, after=after, limit=limit)))
         return [one for one in found if one is not None]
 
     def write(self, changes: Sequence[Change]) -> bool:
         """Make all changes, or none if another scheduler has changed one of the entries; return if they are made."""
-        return None not in self.store.write(changes, together=True)
+        return None not in self.store.do(Write(changes=changes, together=True))
 
     def remove_due(self, keys: Sequence[DueKey]) -> None:
         """Remove keys of the index that do not count, and the watches of an older version. No call without keys."""

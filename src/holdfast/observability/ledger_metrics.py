@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.clock import SECOND
+from holdfast.drivers.requests import LedgerEnd, Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.job import State
@@ -139,16 +140,16 @@ class LedgerMetrics:
             if not more:
                 break
         change = Change(kind=KIND, key=self._name, value=totals.pack(), version=version)
-        [written] = self._store.write([change])
+        [written] = self._store.do(Write(changes=[change]))
         if written is None:  # another exporter of this name was faster
             totals, _ = self._load()
         self._export(totals)
         return more
 
     def _load(self) -> tuple[_Totals, int]:
-        [entry] = self._store.read(KIND, [self._name])
+        [entry] = self._store.do(Read(kind=KIND, keys=[self._name]))
         if entry is None or entry.value is None:
-            return _Totals(self._store.ledger_end()), 0
+            return _Totals(self._store.do(LedgerEnd())), 0
         return _Totals.unpack(entry.value), entry.version
 
     def _export(self, totals: _Totals) -> None:

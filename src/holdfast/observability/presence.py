@@ -20,6 +20,7 @@ import msgspec
 import holdfast
 from holdfast.clock import SECOND, SystemClock
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change, Entry
@@ -103,7 +104,7 @@ def read_presences(store: Store) -> list[WorkerPresence]:
     if not store.capabilities.has(Feature.REGISTRY):
         return []
     found: list[WorkerPresence] = []
-    while page := store.scan(KIND, after=found[-1].name if found else ""):
+    while page := store.do(Scan(kind=KIND, after=found[-1].name if found else "")):
         found += map(_read, page)
     return found
 
@@ -112,7 +113,7 @@ def read_presence(store: Store, name: str) -> WorkerPresence | None:
     """Return one worker; None if it does not run."""
     if not store.capabilities.has(Feature.REGISTRY):
         return None
-    [entry] = store.read(KIND, [name])
+    [entry] = store.do(Read(kind=KIND, keys=[name]))
     return None if entry is None else _read(entry)
 
 
@@ -190,7 +191,7 @@ class PresenceObserver(WorkerObserver):
 
     def _write(self, worker: ObservedWorker, value: bytes | None, *, ttl: int | None = None) -> None:
         try:
-            worker.driver.write([Change(kind=KIND, key=worker.name, value=value, ttl=ttl)])
+            worker.driver.do(Write(changes=[Change(kind=KIND, key=worker.name, value=value, ttl=ttl)]))
         except StoreError:  # the worker reports an outage itself
             pass
         except Exception as error:  # noqa: BLE001 - a bug here must end no worker

@@ -22,6 +22,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from holdfast.clock import Clock, monotonic
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import DomainFull, StoreBusy
 from holdfast.model import bounds
@@ -63,7 +64,7 @@ class _Snapshot:
         self._registry = registry
         self._now = now
         self._key = head_key(domain)
-        [entry] = registry.read(KIND, [self._key], now=now)
+        [entry] = registry.do(Read(kind=KIND, keys=[self._key], now=now))
         self.head = decode_head(domain, None if entry is None else entry.value)
         self._version = 0 if entry is None else entry.version
         self._new_chunks: dict[str, bytes] = {}
@@ -73,7 +74,7 @@ class _Snapshot:
 
     def holder_of(self, lease: LeaseRecord) -> Entry | None:
         """Return the entry that expires with the lease; None if it has expired."""
-        [entry] = self._registry.read(KIND, [self._child_key(holder_name(lease.token))], now=self._now)
+        [entry] = self._registry.do(Read(kind=KIND, keys=[self._child_key(holder_name(lease.token))], now=self._now))
         return entry
 
     def has_lapsed(self, lease: LeaseRecord) -> bool:
@@ -97,11 +98,11 @@ class _Snapshot:
         """Remove the entries that a write has made although its head was refused. A renewed holder stays."""
         made = [one for one, answer in zip(changes, answers, strict=True) if answer is not None and one.version == 0]
         if made:
-            self._registry.write([replace(one, value=None, version=None) for one in made], now=self._now)
+            self._registry.do(Write(changes=[replace(one, value=None, version=None) for one in made], now=self._now))
 
     def is_current(self) -> bool:
         """Whether the head is still the one that was read."""
-        [entry] = self._registry.read(KIND, [self._key], now=self._now)
+        [entry] = self._registry.do(Read(kind=KIND, keys=[self._key], now=self._now))
         return entry is not None and entry.version == self._version
 
     def _chunks(self) -> list[Change]:
@@ -126,7 +127,9 @@ class _Snapshot:
         starts = ["", *sorted(used)]
         after = self._child_key(starts[self._version % len(starts)])  # another part of the chunks each time
         prefix = self._child_key("")
-        for entry in self._registry.scan(KIND, prefix=prefix, after=after, limit=MAX_SWEPT_ENTRIES, now=self._now):
+        for entry in self._registry.do(
+            Scan(kind=KIND, prefix=prefix, after=after, limit=MAX_SWEPT_ENTRIES, now=self._now)
+        ):
             name = entry.key.removeprefix(prefix)
             version = version_of_chunk(name)
             if version is not None and version < self._version and name not in used:
@@ -141,7 +144,7 @@ class _Snapshot:
     def _load(self, names: Sequence[str]) -> list[bytes]:
         if not names:
             return []
-        entries = self._registry.read(KIND, [self._child_key(name) for name in names], now=self._now)
+        entries = self._registry.do(Read(kind=KIND, keys=[self._child_key(name) for name in names], now=self._now))
         values = [entry.value for entry in entries if entry is not None and entry.value is not None]
         if len(values) < len(names):
             raise _Overtaken  # the next change of the domain has removed a chunk
@@ -177,7 +180,7 @@ class StoredDomains:
         result = action(domain, snapshot.has_lapsed)
         changes = snapshot.changes_to(domain)
         if changes:
-            answers = self._registry.write(changes, now=self._now())
+            answers = self._registry.do(Write(changes=changes, now=self._now()))
             if answers[0] is None:
                 snapshot.remove_made(changes, answers)
                 raise _Overtaken

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.clock import monotonic
+from holdfast.drivers import requests as r
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, StoreMoved
 from holdfast.model.request import DEFAULT_QUEUE
@@ -164,7 +165,7 @@ class Service:
     async def _store_failure(self) -> str | None:
         try:
             async with asyncio.timeout(self.timing.probe_seconds):
-                await self.calls.settle(self.store.settings, DEFAULT_QUEUE)
+                await self.calls.settle(self.store.do, r.Settings(queue=DEFAULT_QUEUE))
         except TimeoutError:
             return f"the store has not answered within {self.timing.probe_seconds:.0f} s"
         except StoreMoved:

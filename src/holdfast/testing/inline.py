@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from holdfast.app import Holdfast, unknown_type_message
 from holdfast.clock import ManualClock, to_datetime
+from holdfast.drivers.requests import Inspect
 from holdfast.errors import PayloadError
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
@@ -186,7 +187,7 @@ class Inline:
         now = self.clock.now()
         due: list[int] = []
         for record in self._records(JobFilter(states=(State.READY, State.INFLIGHT))):
-            job = self.app.driver.inspect([record.id]).get(record.id)
+            job = self.app.driver.do(Inspect(job_ids=[record.id])).get(record.id)
             if job is not None and record.type in worker.catalogue.types and record.queue in worker.queues:
                 due.append(job.available_at if job.expires_at is None else job.expires_at)
         due = [instant for instant in due if instant > now]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.artifacts.manifest import MANIFEST_KIND, Manifest, read_manifest
 from holdfast.clock import SECOND, to_datetime
+from holdfast.drivers.requests import Read
 from holdfast.drivers.store import Store
 from holdfast.model.job import State
 from holdfast.model.ledger import LedgerRow
@@ -17,7 +18,7 @@ def read_manifests(store: Store, job_ids: Sequence[str]) -> dict[str, Manifest]:
     """Return the manifests of these jobs, by job id; most jobs have none."""
     if not job_ids:
         return {}
-    manifests = [read_manifest(entry) for entry in store.read(MANIFEST_KIND, job_ids)]
+    manifests = [read_manifest(entry) for entry in store.do(Read(kind=MANIFEST_KIND, keys=job_ids))]
     return {job_id: found for job_id, found in zip(job_ids, manifests, strict=True) if found is not None}
 
 

@@ -14,6 +14,7 @@ from holdfast.artifacts.manifest import Manifest
 from holdfast.client import batches
 from holdfast.clock import Clock
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Enqueue
 from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed, WriteRefused
 from holdfast.ledger_reader import LedgerReader, find_webhooks, read_jobs
@@ -133,7 +134,7 @@ class CallbackReader:
         last = self._store_all_but_last(records)
         advance = self._ledger.advance_with(cursor)
         if last and self._is_atomic:
-            self._store.enqueue(self._signed(last), writes=[advance])
+            self._store.do(Enqueue(jobs=self._signed(last), writes=[advance]))
             return
         if last:
             self._store.enqueue(self._signed(last))

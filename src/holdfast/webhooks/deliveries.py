@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY, MINUTE, SECOND, Clock, monotonic
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import AnyOpen, Configure, Reserve, Settings
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, LeaseError
 from holdfast.model.isolation import Isolation
@@ -82,19 +83,21 @@ class Deliveries:
         limit = self._senders.room(self._space)
         if not limit or not self._secrets.of(self._space):
             return
-        if not self._store.any_open([QUEUE], [CALLBACK]):
+        if not self._store.do(AnyOpen(queues=[QUEUE], types=[CALLBACK])):
             return
         self._limit_hosts()
-        reservations = self._store.reserve(
-            [QUEUE],
-            limit=limit,
-            lease_for=LEASE_SECONDS * SECOND,
-            worker=self._name,
-            types=[CALLBACK],
-            max_bytes=MAX_RESERVED_BYTES,
-            isolation=Isolation.SHARE,
-            prefetch=True,  # a process that dies counts neither as an attempt nor as a crash of the delivery
-        )
+        reservations = self._store.do(
+            Reserve(
+                queues=[QUEUE],
+                limit=limit,
+                lease_for=LEASE_SECONDS * SECOND,
+                worker=self._name,
+                types=[CALLBACK],
+                max_bytes=MAX_RESERVED_BYTES,
+                isolation=Isolation.SHARE,
+                prefetch=True,  # a process that dies counts neither as an attempt nor as a crash of the delivery
+            )
+        ).reservations
         with self._lock:
             self._held |= {one.job.id: one.lease for one in reservations}
         for reservation in reservations:
@@ -126,8 +129,10 @@ class Deliveries:
         """Limit the requests to one host, unless the queue has a limit already. Once per process."""
         if self._is_limited:
             return
-        if not self._store.settings(QUEUE).has_key_limits:
-            self._store.configure(QUEUE, QueueSettings(key_max_inflight=MAX_PER_HOST), only=["key_max_inflight"])
+        if not self._store.do(Settings(queue=QUEUE)).has_key_limits:
+            self._store.do(
+                Configure(queue=QUEUE, settings=QueueSettings(key_max_inflight=MAX_PER_HOST), only=["key_max_inflight"])
+            )
         self._is_limited = True
 
     def _send(self, reservation: Reservation) -> bool:

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.clock import SECOND
+from holdfast.drivers.requests import Scan
 from holdfast.drivers.store import Store
 from holdfast.model.registry import Change, Entry
 
@@ -55,4 +56,4 @@ def read_subscription(entry: Entry) -> Subscription:
 
 def scan_subscriptions(store: Store) -> list[tuple[Subscription, Entry]]:
     """Return the subscriptions of a space that have not expired, with their entries."""
-    return [(read_subscription(entry), entry) for entry in store.scan(KIND, limit=MAX_SUBSCRIPTIONS)]
+    return [(read_subscription(entry), entry) for entry in store.do(Scan(kind=KIND, limit=MAX_SUBSCRIPTIONS))]

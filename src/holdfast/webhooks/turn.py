@@ -7,6 +7,7 @@ its turn for a few seconds.
 from __future__ import annotations
 
 from holdfast.clock import SECOND, monotonic
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.model.registry import Change
 
@@ -31,19 +32,19 @@ class Turn:
             return True
         if self._version is not None and self._write(self._version):
             return True
-        [entry] = self._store.read(KIND, [self._task])
+        [entry] = self._store.do(Read(kind=KIND, keys=[self._task]))
         return entry is None and self._write(0)
 
     def give_back(self) -> None:
         """Let another process go on at once."""
         if self._version is not None:
-            self._store.write([Change(kind=KIND, key=self._task, value=None, version=self._version)])
+            self._store.do(Write(changes=[Change(kind=KIND, key=self._task, value=None, version=self._version)]))
             self._version = None
 
     def _write(self, version: int) -> bool:
         began = monotonic()
         change = Change(kind=KIND, key=self._task, value=self._name, version=version, ttl=TURN_SECONDS * SECOND)
-        [entry] = self._store.write([change])
+        [entry] = self._store.do(Write(changes=[change]))
         self._version = None if entry is None else entry.version
         self._renew_at = began + RENEW_SECONDS
         return entry is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Counts, Domains, Settings
 from holdfast.drivers.store import Store
 from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.job import State
@@ -19,7 +20,7 @@ def has_only_blocked(store: Store, queues: Sequence[str]) -> bool:
     blocked = sum(domain.open for queue in queues for domain in blocked_domains(store, queue))
     if not blocked:
         return False
-    counts = store.counts(queues, states=OPEN_STATES)
+    counts = store.do(Counts(queues=queues, states=OPEN_STATES))
     return sum(row.ready + row.scheduled + row.inflight for row in counts) <= blocked
 
 
@@ -29,7 +30,7 @@ def blocked_domains(store: Store, queue: str) -> Iterator[DomainInfo]:
         return
     yield from walk_domains(store, queue, DomainStatus.HALTED)
     if store.capabilities.has(Feature.LIMITS):
-        settings = store.settings(queue)
+        settings = store.do(Settings(queue=queue))
         if settings.gaps is Gaps.WAIT and settings.gap_pass_after is None:
             yield from walk_domains(store, queue, DomainStatus.WAITING)
 
@@ -38,7 +39,7 @@ def walk_domains(store: Store, queue: str | None, status: DomainStatus) -> Itera
     """Yield the domains of a queue, or of all queues, that have this status, page by page. Raises ``StoreError``."""
     after: str | None = None
     while True:
-        page = store.domains(queue, status=status, limit=PAGE_DOMAINS, after=after)
+        page = store.do(Domains(queue=queue, status=status, limit=PAGE_DOMAINS, after=after))
         yield from page
         after = page.cursor
         if after is None:

@@ -7,6 +7,7 @@ is requeued meanwhile stays.
 from __future__ import annotations
 
 from holdfast.clock import MINUTE
+from holdfast.drivers.requests import Purge, Write
 from holdfast.drivers.store import Store
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
@@ -31,12 +32,12 @@ class DeadLetterRetention:
         page = self._store.find(where, limit=limit, after=self._after)
         self._after = page.cursor
         old = [job.id for job in page if job.dead_at is not None and job.dead_at <= before]
-        removed = sum(self._store.purge(old)) if old else 0
+        removed = sum(self._store.do(Purge(job_ids=old))) if old else 0
         return removed, page.cursor is not None
 
     def _now(self) -> int:
         """Return the clock of the store: it adds the TTL of an entry to its own clock."""
-        [entry] = self._store.write([Change(kind=CLOCK_KIND, key=CLOCK_KEY, value=b"", ttl=MINUTE)])
+        [entry] = self._store.do(Write(changes=[Change(kind=CLOCK_KIND, key=CLOCK_KEY, value=b"", ttl=MINUTE)]))
         assert entry is not None
         assert entry.expires_at is not None
         return entry.expires_at - MINUTE

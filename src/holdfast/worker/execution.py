@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import wall_clock
+from holdfast.drivers.requests import Read
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds, retention
@@ -50,7 +51,7 @@ class Executions:
         """Return for how long the store keeps ended jobs. Read once: a worker need not follow a later change."""
         if self._ttl is None:
             try:
-                [entry] = self._store.read(retention.KIND, [retention.KEY])
+                [entry] = self._store.do(Read(kind=retention.KIND, keys=[retention.KEY]))
                 self._ttl = (read_retention(entry) or Retention()).ended_for
             except (InvalidInput, StoreError):  # the settlement goes on, and maintenance reports a bad entry
                 return Retention().ended_for

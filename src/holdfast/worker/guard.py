@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY, SECOND, from_timedelta
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Inspect, Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError, Unsupported, WriteRefused
 from holdfast.model import bounds
@@ -192,7 +193,10 @@ class Guard:
             keys = [claim.key for _, claim in claims if claim.kind == kind]
             for start in range(0, len(keys), bounds.MAX_BATCH_ITEMS):
                 batch = keys[start : start + bounds.MAX_BATCH_ITEMS]
-                found |= {(kind, key): entry for key, entry in zip(batch, self._store.read(kind, batch), strict=True)}
+                found |= {
+                    (kind, key): entry
+                    for key, entry in zip(batch, self._store.do(Read(kind=kind, keys=batch)), strict=True)
+                }
         return [found[claim.kind, claim.key] for _, claim in claims]
 
     def _refusal(self, run: Run, claim: _Claim, holder: Holder) -> Outcome | None:
@@ -201,7 +205,7 @@ class Guard:
             return Skipped(reason=f"its idempotency key is done, by job {holder.job_id}")
         if holder.job_id == run.reservation.job.id and holder.fence < run.reservation.lease.fence:
             return None  # an earlier attempt of the same job: its lease has ended, or this one would not exist
-        other = self._store.inspect([holder.job_id], payloads=False).get(holder.job_id)
+        other = self._store.do(Inspect(job_ids=[holder.job_id], payloads=False)).get(holder.job_id)
         is_running = other is not None and other.job.state is State.INFLIGHT and other.fence == holder.fence
         return self._contended(claim, f"job {holder.job_id}") if is_running else None
 
@@ -324,6 +328,6 @@ def _write_all(store: Store, changes: Sequence[Change]) -> list[Entry | None]:
     entries: list[Entry | None] = [None] * len(changes)
     for start in range(0, len(places), bounds.MAX_BATCH_ITEMS):
         batch = places[start : start + bounds.MAX_BATCH_ITEMS]
-        for place, entry in zip(batch, store.write([changes[place] for place in batch]), strict=True):
+        for place, entry in zip(batch, store.do(Write(changes=[changes[place] for place in batch])), strict=True):
             entries[place] = entry
     return entries

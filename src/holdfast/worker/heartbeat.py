@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 
 from holdfast.clock import SECOND, boot_time, monotonic, wall_clock
+from holdfast.drivers.requests import Extend
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
@@ -255,7 +256,7 @@ class Heartbeat:
             batch = leases[start : start + bounds.MAX_BATCH_ITEMS]
             batch_notes = {lease.job_id: notes[lease.job_id] for lease in batch}
             began = boot_time()
-            extended = self._driver.extend(batch, lease_for=self._lease_for, notes=batch_notes)
+            extended = self._driver.do(Extend(leases=batch, lease_for=self._lease_for, notes=batch_notes))
             answers += [(answer, began) for answer in extended]
         return answers
 

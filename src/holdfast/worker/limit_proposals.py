@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Settings
 from holdfast.drivers.store import Store
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import DEFAULT_ORDER, ORDER_FIELDS, QueueOrder
@@ -52,9 +53,9 @@ def propose_orders(store: Store, orders: Mapping[str, QueueOrder]) -> None:
     Raises ``StoreError``, and ``Unsupported`` for an order that the driver does not offer.
     """
     for queue, order in orders.items():
-        current = QueueOrder.of(store.settings(queue))
+        current = QueueOrder.of(store.do(Settings(queue=queue)))
         if current == DEFAULT_ORDER:
-            store.configure(queue, order.as_settings(), only=ORDER_FIELDS)
+            store.do(Configure(queue=queue, settings=order.as_settings(), only=ORDER_FIELDS))
         elif current != order:
             log_event(logging.WARNING, "order.differs", queue=queue, settings=asdict(order), store=asdict(current))
 
@@ -69,10 +70,12 @@ def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
     for proposal in proposals:
         queue, type_, limits = proposal.queue, proposal.type, proposal.limits
         fields = LIMIT_FIELDS if type_ is None else TYPE_LIMIT_FIELDS
-        current = store.settings(queue, type=type_)
+        current = store.do(Settings(queue=queue, type=type_))
         if current.merge(proposal.as_settings(), fields) != current:
-            store.configure(queue, proposal.as_settings(), type=type_, only=fields)
-            current = store.settings(queue, type=type_)  # an operator may have set limits meanwhile: these stay
+            store.do(Configure(queue=queue, settings=proposal.as_settings(), type=type_, only=fields))
+            current = store.do(
+                Settings(queue=queue, type=type_)
+            )  # an operator may have set limits meanwhile: these stay
         if QueueLimits.of(current) != limits:
             facts = {"settings": asdict(limits), "store": asdict(QueueLimits.of(current))}
             reason = f"from the {proposal.origin}"

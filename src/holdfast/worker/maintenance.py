@@ -17,7 +17,7 @@ from holdfast.artifacts.blobs import BlobStore
 from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Spaces
+from holdfast.drivers.requests import Read, Spaces, Trim, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
 from holdfast.model import retention
@@ -141,14 +141,14 @@ class Maintenance:
         """Remove old rows of one space, then the artifacts of tasks that are gone; return whether there may be more."""
         if not self._has_registry:
             kept = self._wanted or Retention()
-            return space.trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for, limit=TRIM_LIMIT_ROWS).more
+            return space.do(Trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for, limit=TRIM_LIMIT_ROWS)).more
         self._propose_retention(space, name)
-        more = space.trim(limit=TRIM_LIMIT_ROWS).more
+        more = space.do(Trim(limit=TRIM_LIMIT_ROWS)).more
         more |= self._purge_dead_letters(space, name)
         return more | self._collect_artifacts(space, name)
 
     def _purge_dead_letters(self, space: Store, name: str) -> bool:
-        kept = read_retention(space.read(retention.KIND, [retention.KEY])[0])
+        kept = read_retention(space.do(Read(kind=retention.KIND, keys=[retention.KEY]))[0])
         if kept is None or kept.dead_for is None:
             return False
         dead_letters = self._dead_letters.setdefault(name, DeadLetterRetention(space))
@@ -170,11 +170,11 @@ class Maintenance:
         if self._wanted is None or not is_ours or name in self._proposed:
             return
         try:
-            space.write([store_retention(self._wanted, version=0)])
+            space.do(Write(changes=[store_retention(self._wanted, version=0)]))
         except Unsupported:  # the token of a service does not allow it
             self._proposed.add(name)
             return
-        [entry] = space.read(retention.KIND, [retention.KEY])
+        [entry] = space.do(Read(kind=retention.KIND, keys=[retention.KEY]))
         stored = read_retention(entry)
         self._proposed.add(name)
         if stored is not None and stored != self._wanted:

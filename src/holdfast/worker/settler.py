@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.requests import Reap
+from holdfast.drivers.requests import Extend, Reap
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
@@ -239,6 +239,6 @@ def send_last_notes(driver: Store, runs: list[Run], leases: list[Lease], lease_f
     with_notes = [(run, lease, run.note) for run, lease in zip(runs, leases, strict=True) if run.note is not None]
     if with_notes:
         notes = {run.reservation.job.id: note for run, _, note in with_notes if note is not None}
-        driver.extend([lease for _, lease, _ in with_notes], lease_for=lease_for, notes=notes)
+        driver.do(Extend(leases=[lease for _, lease, _ in with_notes], lease_for=lease_for, notes=notes))
         for run, _, _ in with_notes:
             run.note = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Settings
 from holdfast.drivers.store import Store
 from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.queue_settings import Gaps, OnExhausted
@@ -55,7 +56,7 @@ class StoppedDomainLog:
         """Log what has stopped since the last look. Raises ``StoreError``."""
         found: set[tuple[str, str, str | int | None]] = set()
         for queue in self._queues:
-            settings = self._store.settings(queue)
+            settings = self._store.do(Settings(queue=queue))
             if settings.on_exhausted is not OnExhausted.HALT and settings.gaps is not Gaps.WAIT:
                 continue
             stopped = read_stopped_domains(self._store, queue)

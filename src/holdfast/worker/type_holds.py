@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Scan, Settings, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.model.lease import Reservation
@@ -152,7 +153,7 @@ class TypeHolds:
         watched = self._watched.setdefault(key, _Watched(BreakerState(), read_at=-REFRESH_SECONDS))
         if monotonic() - watched.read_at < REFRESH_SECONDS:
             return watched
-        settings = self._store.settings(key[0], type=key[1])
+        settings = self._store.do(Settings(queue=key[0], type=key[1]))
         watched.read_at = monotonic()
         before = watched.state
         if (settings.probing, settings.held_until) != (before.probing, before.held_until):
@@ -174,7 +175,9 @@ class TypeHolds:
     def _open(self, key: TypeKey, rule: BreakerRule, watched: _Watched) -> None:
         cooldown = from_timedelta(rule.cooldown)
         failures = watched.state.failures
-        paused_until = self._store.settings(key[0], type=key[1]).held_until  # a handler may have paused it for longer
+        paused_until = self._store.do(
+            Settings(queue=key[0], type=key[1])
+        ).held_until  # a handler may have paused it for longer
         until = max(self._write_entry(key, cooldown, failures), paused_until or 0)
         self._configure(key, QueueSettings(held_until=until, probing=True), HOLD_FIELDS)
         watched.state = BreakerState(failures=failures, held_until=until, probing=True)
@@ -184,9 +187,9 @@ class TypeHolds:
         self._log(logging.ERROR, "breaker.opened", key, delay=cooldown / SECOND, reason=reason)
 
     def _close(self, key: TypeKey, watched: _Watched, held_until: int | None) -> None:
-        is_paused_since = self._store.settings(key[0], type=key[1]).held_until != held_until
+        is_paused_since = self._store.do(Settings(queue=key[0], type=key[1])).held_until != held_until
         self._configure(key, QueueSettings(), ("probing",) if is_paused_since else HOLD_FIELDS)
-        self._store.write([Change(kind=KIND, key=_key_of(*key), value=None)])
+        self._store.do(Write(changes=[Change(kind=KIND, key=_key_of(*key), value=None)]))
         watched.read_at, watched.half_open_logged = monotonic(), False
         self._log(logging.WARNING, "breaker.closed", key, reason="a probe succeeded")
 
@@ -194,10 +197,10 @@ class TypeHolds:
         """Pause a type; a pause or an open breaker that ends later stays."""
         # The answer to a write has the store's own clock, which decides when the pause ends.
         change = Change(kind=PAUSE_KIND, key=_key_of(*key), value=self._value(key, 0), ttl=max(1, length))
-        [entry] = self._store.write([change])
+        [entry] = self._store.do(Write(changes=[change]))
         assert entry is not None
         assert entry.expires_at is not None
-        held_until = self._store.settings(key[0], type=key[1]).held_until
+        held_until = self._store.do(Settings(queue=key[0], type=key[1])).held_until
         if held_until is None or held_until < entry.expires_at:
             self._configure(key, QueueSettings(held_until=entry.expires_at), ("held_until",))
             self._add_hold(key)
@@ -206,7 +209,9 @@ class TypeHolds:
     def _write_entry(self, key: TypeKey, cooldown: int, failures: int) -> int:
         """Store the entry of an open breaker; return when its cooldown ends, by the clock of the store."""
         value = self._value(key, failures)
-        [entry] = self._store.write([Change(kind=KIND, key=_key_of(*key), value=value, ttl=cooldown + ENTRY_TTL)])
+        [entry] = self._store.do(
+            Write(changes=[Change(kind=KIND, key=_key_of(*key), value=value, ttl=cooldown + ENTRY_TTL)])
+        )
         assert entry is not None
         assert entry.expires_at is not None
         return entry.expires_at - ENTRY_TTL
@@ -216,7 +221,7 @@ class TypeHolds:
         return json.dumps({"queue": queue, "type": type_, "failures": failures, "worker": self._worker}).encode()
 
     def _configure(self, key: TypeKey, settings: QueueSettings, only: tuple[str, ...]) -> None:
-        self._store.configure(key[0], settings, type=key[1], only=only)
+        self._store.do(Configure(queue=key[0], settings=settings, type=key[1], only=only))
 
     def _log(self, level: int, event: str, key: TypeKey, **fields: object) -> None:
         log_event(level, event, queue=key[0], type=key[1], worker=self._worker, **fields)
@@ -260,7 +265,7 @@ def read_holds(store: Store) -> set[HeldType]:
 def _read_entries(store: Store, kind: str) -> Iterator[OpenBreaker]:
     if not store.capabilities.has(Feature.REGISTRY):
         return
-    for entry in store.scan(kind, limit=MAX_BREAKERS):
+    for entry in store.do(Scan(kind=kind, limit=MAX_BREAKERS)):
         try:
             values = json.loads(entry.value or b"")
             yield OpenBreaker(values["queue"], values["type"], values["failures"], values["worker"])
@@ -271,4 +276,6 @@ def _read_entries(store: Store, kind: str) -> Iterator[OpenBreaker]:
 def forget_holds(store: Store, queue: str, type_: str) -> None:
     """Remove the entries of a type whose breaker and pause an operator has ended."""
     if store.capabilities.has(Feature.REGISTRY):
-        store.write([Change(kind=kind, key=_key_of(queue, type_), value=None) for kind in (KIND, PAUSE_KIND)])
+        store.do(
+            Write(changes=[Change(kind=kind, key=_key_of(queue, type_), value=None) for kind in (KIND, PAUSE_KIND)])
+        )

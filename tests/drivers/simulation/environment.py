@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.clock import DAY, MINUTE, SECOND, ManualClock
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Cancel, Configure, Extend, Purge, Reap, Requeue, Reserve, Resume, Trim
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
@@ -71,7 +72,7 @@ class Environment:
             self._set_domains(queue, QueueSettings(on_exhausted=on_exhausted, gaps=gaps))
 
     def _set_domains(self, queue: str, settings: QueueSettings) -> None:
-        self.store.configure(queue, settings, only=["on_exhausted", "gaps"])
+        self.store.do(Configure(queue=queue, settings=settings, only=["on_exhausted", "gaps"]))
         self.checker.domains.settings[queue] = settings
         self._log("domains", f"{queue} {settings.on_exhausted} {settings.gaps}")
 
@@ -96,16 +97,18 @@ class Environment:
         prefetch: bool = False,
     ) -> list[Reservation]:
         """Reserve a batch."""
-        reservations = self.store.reserve(
-            queues,
-            limit=limit,
-            lease_for=lease_for,
-            worker=worker,
-            types=types,
-            isolation=isolation,
-            prefetch=prefetch,
-            now=self.now,
-        )
+        reservations = self.store.do(
+            Reserve(
+                queues=queues,
+                limit=limit,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                isolation=isolation,
+                prefetch=prefetch,
+                now=self.now,
+            )
+        ).reservations
         verb = f"reserve {isolation}{' prefetch' * prefetch}"
         text = " ".join(f"{r.job.id}#{r.lease.fence}/{r.job.attempts}{'!' * r.isolated}" for r in reservations)
         self._log(worker, f"{verb} {text or 'nothing'}")
@@ -116,8 +119,8 @@ class Environment:
 
     def extend(self, worker: str, lease: Lease, lease_for: int, *, has_started: bool = False) -> Lease | None:
         """Extend a lease, and note the start of the job; return the new lease, or None if the lease is lost."""
-        notes = {lease.job_id: Note(started_at=self.now)} if has_started else None
-        [answer] = self.store.extend([lease], lease_for=lease_for, notes=notes, now=self.now)
+        notes = {lease.job_id: Note(started_at=self.now)} if has_started else {}
+        [answer] = self.store.do(Extend(leases=[lease], lease_for=lease_for, notes=notes, now=self.now))
         self._log(worker, f"extend #{lease.fence}{' started' * has_started} {_answer_text(answer)}")
         self.checker.check_extend(lease, answer, lease_for, self.now, has_started=has_started)
         return answer if isinstance(answer, Lease) else None
@@ -131,13 +134,13 @@ class Environment:
 
     def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None) -> None:
         """Reap expired leases, or the leases of a dead worker."""
-        count = self.store.reap(queues, worker=worker, now=self.now)
+        count = self.store.do(Reap(queues=queues, worker=worker, now=self.now)).count
         self._log("reap", f"{worker or 'expired'} {count}")
         self.checker.check_reap(self._new_rows(), self.now, queues=queues, worker=worker)
 
     def report_outage(self, worker: str, leases: Sequence[Lease]) -> list[bool]:
         """Report leases that may have expired while the worker could not reach the store."""
-        answers = self.store.report_outage(leases, now=self.now)
+        answers = self.store.do(Reap(leases=leases, now=self.now)).reported
         pairs = zip(leases, answers, strict=True)
         self._log(worker, "outage " + " ".join(f"#{lease.fence}:{answer}" for lease, answer in pairs))
         self.checker.check_outage(leases, answers, self._new_rows(), self.now)
@@ -145,36 +148,36 @@ class Environment:
 
     def cancel(self, job_ids: Sequence[str]) -> None:
         """Cancel jobs."""
-        states = self.store.cancel(job_ids, now=self.now)
+        states = self.store.do(Cancel(job_ids=job_ids, now=self.now))
         self._log("cancel", " ".join(f"{job_id}:{state}" for job_id, state in zip(job_ids, states, strict=True)))
         self.checker.check_cancel(job_ids, self._new_rows(), self.now)
 
     def requeue(self, job_ids: Sequence[str]) -> None:
         """Requeue jobs."""
-        self._log("requeue", f"{job_ids} {self.store.requeue(job_ids, now=self.now)}")
+        self._log("requeue", f"{job_ids} {self.store.do(Requeue(job_ids=job_ids, now=self.now))}")
         self.checker.check_operator_rows(self._new_rows(), self.now)
 
     def purge(self, job_ids: Sequence[str]) -> None:
         """Purge jobs."""
-        self._log("purge", f"{job_ids} {self.store.purge(job_ids, now=self.now)}")
+        self._log("purge", f"{job_ids} {self.store.do(Purge(job_ids=job_ids, now=self.now))}")
         self.checker.check_operator_rows(self._new_rows(), self.now)
 
     def pause(self, queue: str, length: int) -> None:
         """Pause a queue for a time; 0 resumes it."""
         until = self.now + length
-        self.store.configure(queue, QueueSettings(paused_until=until), only=["paused_until"])
+        self.store.do(Configure(queue=queue, settings=QueueSettings(paused_until=until), only=["paused_until"]))
         self.checker.paused_until[queue] = until
         self._log("pause", f"{queue} for {length}")
 
     def resume(self, queue: str, domain: str, action: ResumeAction) -> None:
         """Resume a domain, halted or not."""
-        answer = self.store.resume(queue, domain, action, now=self.now)
+        answer = self.store.do(Resume(queue=queue, domain=domain, action=action, now=self.now))
         self._log("resume", f"{queue} {domain} {action} {answer}")
         self.checker.check_resume((queue, domain), action, self._new_rows(), self.now, answer=answer)
 
     def trim(self) -> None:
         """Remove old jobs and ledger rows."""
-        trimmed = self.store.trim(ended_for=DAY, ledger_for=2 * DAY, now=self.now)
+        trimmed = self.store.do(Trim(ended_for=DAY, ledger_for=2 * DAY, now=self.now))
         self._log("trim", f"{trimmed.jobs} jobs, {trimmed.ledger} rows")
         self.checker.check_trim(trimmed.jobs, self.now - DAY)
 

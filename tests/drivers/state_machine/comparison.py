@@ -16,6 +16,27 @@ from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.answers import Trimmed
+from holdfast.drivers.requests import (
+    Cancel,
+    Configure,
+    Counts,
+    Domains,
+    Enqueue,
+    Extend,
+    Find,
+    ForgetDomain,
+    Inspect,
+    LedgerTail,
+    Purge,
+    Read,
+    Reap,
+    Requeue,
+    Resume,
+    Scan,
+    Settings,
+    Trim,
+    Write,
+)
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
@@ -74,7 +95,7 @@ class ComparedStore:
         """Compare ids and flags. With ``replace_dead`` the jobs that ended before now are replaced."""
         before = self.now if replace_dead else None
         wanted = self.oracle.enqueue(jobs, replace_dead_before=before, now=self.now)
-        got = self.store.enqueue(jobs, replace_dead_before=before, now=self.now)
+        got = self.store.do(Enqueue(jobs=jobs, replace_dead_before=before, now=self.now)).answers
         assert_same("enqueue", wanted, got)
         self._remember(got)
         return got
@@ -84,7 +105,10 @@ class ComparedStore:
 
         def call(target: Oracle | Store, side: Side) -> object:
             try:
-                return target.enqueue(jobs, writes=[make(side) for make in changes], now=self.now)
+                writes = [make(side) for make in changes]
+                if isinstance(target, Store):
+                    return target.do(Enqueue(jobs=jobs, writes=writes, now=self.now)).answers
+                return target.enqueue(jobs, writes=writes, now=self.now)
             except WriteRefused as refused:
                 return type(refused).__name__, vars(refused)
 
@@ -135,10 +159,10 @@ class ComparedStore:
         self.leases += pairs
         return pairs
 
-    def extend(self, pairs: Sequence[LeasePair], *, lease_for: int, notes: Mapping[str, Note] | None) -> None:
+    def extend(self, pairs: Sequence[LeasePair], *, lease_for: int, notes: Mapping[str, Note]) -> None:
         """Compare leases and refusals; later calls may use the old lease or the new lease."""
         wanted = self.oracle.extend([p.oracle for p in pairs], lease_for=lease_for, notes=notes, now=self.now)
-        got = self.store.extend([p.store for p in pairs], lease_for=lease_for, notes=notes, now=self.now)
+        got = self.store.do(Extend(leases=[p.store for p in pairs], lease_for=lease_for, notes=notes, now=self.now))
         assert_same("extend", [_comparable_answer(a) for a in wanted], [_comparable_answer(a) for a in got])
         for pair, oracle, store in zip(pairs, wanted, got, strict=True):
             if isinstance(oracle, Lease) and isinstance(store, Lease):
@@ -155,42 +179,54 @@ class ComparedStore:
     def report_outage(self, pairs: Sequence[LeasePair]) -> None:
         """Compare which leases had expired."""
         wanted = self.oracle.report_outage([pair.oracle for pair in pairs], now=self.now)
-        got = self.store.report_outage([pair.store for pair in pairs], now=self.now)
+        got = self.store.do(Reap(leases=[pair.store for pair in pairs], now=self.now)).reported
         assert_same("report_outage", wanted, got)
 
     def reap(self, queues: Sequence[str] | None, *, worker: str | None, limit: int) -> None:
         """Compare how many leases ended."""
         wanted = self.oracle.reap(queues, worker=worker, limit=limit, now=self.now)
-        assert_same("reap", wanted, self.store.reap(queues, worker=worker, limit=limit, now=self.now))
+        assert_same("reap", wanted, self.store.do(Reap(queues=queues, worker=worker, limit=limit, now=self.now)).count)
 
     # Operators ------------------------------------------------------------------------------------------------------
 
     def cancel(self, job_ids: Sequence[str]) -> None:
         """Compare the states after the cancel."""
         wanted: list[State | None] = self.oracle.cancel(job_ids, now=self.now)
-        assert_same("cancel", wanted, self.store.cancel(job_ids, now=self.now))
+        assert_same("cancel", wanted, self.store.do(Cancel(job_ids=job_ids, now=self.now)))
 
     def requeue(self, job_ids: Sequence[str]) -> None:
         """Compare which jobs were requeued."""
-        assert_same("requeue", self.oracle.requeue(job_ids, now=self.now), self.store.requeue(job_ids, now=self.now))
+        assert_same(
+            "requeue", self.oracle.requeue(job_ids, now=self.now), self.store.do(Requeue(job_ids=job_ids, now=self.now))
+        )
 
     def purge(self, job_ids: Sequence[str]) -> None:
         """Compare which jobs were removed."""
-        assert_same("purge", self.oracle.purge(job_ids, now=self.now), self.store.purge(job_ids, now=self.now))
+        assert_same(
+            "purge", self.oracle.purge(job_ids, now=self.now), self.store.do(Purge(job_ids=job_ids, now=self.now))
+        )
 
     def resume(self, queue: str, domain: str, action: ResumeAction, position: int | None) -> None:
         """Compare whether the domain has changed."""
         wanted = self.oracle.resume(queue, domain, action, position=position, now=self.now)
-        assert_same("resume", wanted, self.store.resume(queue, domain, action, position=position, now=self.now))
+        assert_same(
+            "resume",
+            wanted,
+            self.store.do(Resume(queue=queue, domain=domain, action=action, position=position, now=self.now)),
+        )
 
     def forget_domain(self, queue: str, domain: str) -> None:
         """Compare whether the domain had something to forget."""
-        assert_same("forget_domain", self.oracle.forget_domain(queue, domain), self.store.forget_domain(queue, domain))
+        assert_same(
+            "forget_domain",
+            self.oracle.forget_domain(queue, domain),
+            self.store.do(ForgetDomain(queue=queue, domain=domain)),
+        )
 
     def trim(self, *, ended_for: int, ledger_for: int) -> Trimmed:
         """Compare how much was removed. A store may remove a key later than the oracle."""
         wanted = self.oracle.trim(ended_for=ended_for, ledger_for=ledger_for, now=self.now)
-        trimmed = self.store.trim(ended_for=ended_for, ledger_for=ledger_for, now=self.now)
+        trimmed = self.store.do(Trim(ended_for=ended_for, ledger_for=ledger_for, now=self.now))
         self.keys_left += wanted.dedupe - trimmed.dedupe
         assert_same("trim", dataclasses.replace(wanted, dedupe=trimmed.dedupe), trimmed)
         assert_true(self.keys_left >= 0, "trim removed a key that may not be removed")
@@ -201,23 +237,23 @@ class ComparedStore:
     ) -> None:
         """Store the settings and read them back."""
         wanted = self.oracle.configure(queue, settings, type=type, only=only)
-        self.store.configure(queue, settings, type=type, only=only)
-        assert_same("settings", wanted, self.store.settings(queue, type=type))
+        self.store.do(Configure(queue=queue, settings=settings, type=type, only=only))
+        assert_same("settings", wanted, self.store.do(Settings(queue=queue, type=type)))
 
     # Registry -------------------------------------------------------------------------------------------------------
 
     def write(self, changes: Sequence[MakeChange], *, together: bool = False) -> None:
         """Compare which changes were accepted, and whether their versions are new."""
         wanted = self.oracle.write([make(Side.ORACLE) for make in changes], together=together, now=self.now)
-        got = self.store.write([make(Side.STORE) for make in changes], together=together, now=self.now)
+        got = self.store.do(Write(changes=[make(Side.STORE) for make in changes], together=together, now=self.now))
         self._assert_same_entries("write", wanted, got)
 
     def read(self, kind: str, keys: Sequence[str]) -> None:
         """Compare the rows, by key and by scan."""
         wanted = self.oracle.read(kind, keys, now=self.now)
-        self._assert_same_entries("read", wanted, self.store.read(kind, keys, now=self.now))
+        self._assert_same_entries("read", wanted, self.store.do(Read(kind=kind, keys=keys, now=self.now)))
         wanted_scan = self.oracle.scan(kind, now=self.now)
-        self._assert_same_entries("scan", wanted_scan, self.store.scan(kind, now=self.now))
+        self._assert_same_entries("scan", wanted_scan, self.store.do(Scan(kind=kind, now=self.now)))
 
     def _assert_same_entries(self, what: str, wanted: Sequence[Entry | None], got: Sequence[Entry | None]) -> None:
         """Compare values and expiries. Two versions must be equal on one side exactly if they are on the other."""
@@ -245,13 +281,13 @@ class ComparedStore:
 
     def check_domains(self) -> None:
         """Compare every domain that has an open job or is halted."""
-        assert_same("domains", self.oracle.domains(now=self.now), self.store.domains(now=self.now).items)
+        assert_same("domains", self.oracle.domains(now=self.now), self.store.do(Domains(now=self.now)).items)
 
     def _assert_same_jobs(self) -> None:
         jobs = dict(sorted(self.oracle.state.jobs.items()))
         page = self.store.find(limit=bounds.MAX_BATCH_ITEMS)
         assert_same("ids", list(jobs), [record.id for record in page.items])
-        newest = self.store.find(limit=bounds.MAX_BATCH_ITEMS, newest=True)
+        newest = self.store.do(Find(limit=bounds.MAX_BATCH_ITEMS, newest=True))
         assert_same("ids, the newest first", list(reversed(jobs)), [record.id for record in newest.items])
         for job, record in zip(jobs.values(), page.items, strict=True):
             assert_same(f"job {record.id}", job.record, record)
@@ -259,13 +295,13 @@ class ComparedStore:
         wanted, counts = self.oracle.counts(now=self.now), self.store.counts(now=self.now)
         assert_same("counts", wanted, counts)
         assert_same("ages", *([row.oldest_ready_age for row in rows] for rows in (wanted, counts)))
-        assert_same("estimates", wanted, self.store.estimate_counts(now=self.now))
+        assert_same("estimates", wanted, self.store.do(Counts(now=self.now, estimate=True)))
         for job_id in self.accepted_ids:
             if job_id not in jobs:
                 assert_same(f"job {job_id}", None, self.store.get(job_id))
 
     def _assert_same_inspection(self, job: OracleJob) -> None:
-        inspection = self.store.inspect([job.record.id]).get(job.record.id)
+        inspection = self.store.do(Inspect(job_ids=[job.record.id])).get(job.record.id)
         assert_true(inspection is not None, f"find returns job {job.record.id}, inspect does not")
         assert inspection is not None
         note = inspection.note or Note()
@@ -321,7 +357,7 @@ class ComparedStore:
         assert_true(start >= trimmed_rows, f"the ledger skipped trimmed rows after {cursor}")
         assert_same(f"ledger after {cursor}", self._rows[start:], rows)
         if cursor is not None:
-            before = self.store.ledger_tail(cursor, limit=bounds.MAX_BATCH_ITEMS).items
+            before = self.store.do(LedgerTail(before=cursor, limit=bounds.MAX_BATCH_ITEMS)).items
             assert_same(f"ledger before {cursor}", self._rows[trimmed_rows:start], before)
 
     def _assert_one_lease_each(self) -> None:

@@ -126,7 +126,7 @@ class LeaseMachine(ComparedMachine):
         """Extend any leases, valid or not."""
         self.move_clock(move)
         pairs = [self.lease(index) for index in indexes]
-        notes_by_job = None if note is None else {pairs[0].store.job_id: note}
+        notes_by_job = {} if note is None else {pairs[0].store.job_id: note}
         self.compared.extend(pairs, lease_for=lease_for, notes=notes_by_job)
 
     @precondition(lambda self: self.compared.leases)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import holdfast
 from holdfast.app import Holdfast
+from holdfast.drivers.requests import Cancel
 from holdfast.errors import HoldfastError
 from holdfast.spark import History, audit_store, run, run_queue, session
 from holdfast.spark.store_access import on_one_machine
@@ -87,7 +88,7 @@ def stopped(spark, url):
         run_queue(app, spark=spark, slots=1, options=OPTIONS, on_progress=interrupt)
     except KeyboardInterrupt:
         record = app.client.get(answer.id)
-        app.driver.cancel([answer.id])
+        app.driver.do(Cancel(job_ids=[answer.id]))
         return [record.state, record.attempts]
     finally:
         app.close()

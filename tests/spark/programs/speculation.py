@@ -20,6 +20,7 @@ from pyspark import TaskContext
 
 import holdfast
 from holdfast.app import Holdfast
+from holdfast.drivers.requests import Cancel, Scan
 from holdfast.spark import run, run_queue, session
 from holdfast.spark.execution.run_spec import SLOT_TRY_KIND
 from holdfast.worker.options import WorkerOptions
@@ -65,7 +66,7 @@ def main(master, url, folder):
             "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
             "refused": refused(spark, folder),
             "named": named(spark),
-            "attempts": len(store.scan(SLOT_TRY_KIND, limit=100)),
+            "attempts": len(store.do(Scan(kind=SLOT_TRY_KIND, limit=100))),
             "counts": {count.queue: count.done for count in store.counts()},
         }
     save_pages(spark, folder)
@@ -114,7 +115,7 @@ def stopped(spark, url):
         run_queue(app, spark=spark, slots=1, options=replace(OPTIONS, drain=timedelta()), on_progress=interrupt)
     except KeyboardInterrupt:
         record = app.client.get(answer.id)
-        app.driver.cancel([answer.id])
+        app.driver.do(Cancel(job_ids=[answer.id]))
         return [record.state, record.attempts]
     finally:
         app.close()

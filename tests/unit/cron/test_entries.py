@@ -20,6 +20,7 @@ from holdfast.cron.entries import (
 )
 from holdfast.cron.runner import CronRunner
 from holdfast.cron.store import ScheduleStore
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.model.bounds import MAX_INSTANT
 from holdfast.model.registry import Change
 
@@ -27,7 +28,7 @@ NIGHTLY = Schedule(name="a.b:c-d_e", expression="0 7 * * *", type="report", queu
 
 
 def due_keys(store) -> list[str]:
-    return [entry.key for entry in store.scan(DUE_KIND)]
+    return [entry.key for entry in store.do(Scan(kind=DUE_KIND))]
 
 
 def test_keys_sort_as_instants_and_name_their_entry():
@@ -40,7 +41,7 @@ def test_keys_sort_as_instants_and_name_their_entry():
 
 def test_a_key_of_a_later_version_is_left_alone(app, store, runner):
     key = f"{1:018d}.x.something"
-    store.write([Change(kind=DUE_KIND, key=key, value=b"")])
+    store.do(Write(changes=[Change(kind=DUE_KIND, key=key, value=b"")]))
     assert runner.run() == []
     assert due_keys(store) == [key]
 
@@ -49,7 +50,7 @@ def test_a_key_that_does_not_count_is_removed_and_fires_nothing(app, store, cloc
     app.schedules.put(NIGHTLY)
     [valid] = due_keys(store)
     stale = [make_due_key(name, clock.now() - SECOND) for name in (NIGHTLY.name, "unknown")]
-    store.write([Change(kind=DUE_KIND, key=key, value=b"") for key in stale])
+    store.do(Write(changes=[Change(kind=DUE_KIND, key=key, value=b"") for key in stale]))
     assert runner.run() == []
     assert due_keys(store) == [valid]
 
@@ -74,14 +75,20 @@ def test_what_an_older_version_left_behind_fires_nothing_and_is_removed(app, sto
         (WATCH_KIND, hook): {**watch, "is_fire": False, "due": f"{due}.w.{hook}.3f9245af"},
         (STATE_KIND, NIGHTLY.name): state,
     }
-    store.write([Change(kind=kind, key=key, value=json.dumps(value).encode()) for (kind, key), value in left.items()])
+    store.do(
+        Write(
+            changes=[
+                Change(kind=kind, key=key, value=json.dumps(value).encode()) for (kind, key), value in left.items()
+            ]
+        )
+    )
     keys = [*(str(value["due"]) for value in left.values()), f"{due}.w.{hook}.00000000"]  # two of one watch
-    store.write([Change(kind=DUE_KIND, key=key, value=b"") for key in keys])
+    store.do(Write(changes=[Change(kind=DUE_KIND, key=key, value=b"") for key in keys]))
     assert app.schedules.get(NIGHTLY.name).schedule == replace(NIGHTLY, depends_on=("load",))
     clock.advance(timedelta(minutes=61))
     assert [fired.schedule for fired in runner.run()] == [NIGHTLY.name]
-    assert store.scan(WATCH_KIND) == []
-    assert due_keys(store) == [json.loads(store.scan(STATE_KIND)[0].value)["due"]]
+    assert store.do(Scan(kind=WATCH_KIND)) == []
+    assert due_keys(store) == [json.loads(store.do(Scan(kind=STATE_KIND))[0].value)["due"]]
     assert not events.named("schedule.failed")
 
 
@@ -100,8 +107,8 @@ def test_a_refused_write_leaves_nothing_behind(app, store):
 
 def test_an_entry_that_cannot_be_read_is_reported_and_left_alone(app, store, clock, events):
     app.schedules.put(NIGHTLY)
-    [entry] = store.read(STATE_KIND, [NIGHTLY.name])
-    store.write([Change(kind=STATE_KIND, key=NIGHTLY.name, value=b'{"source": "later"}')])
+    [entry] = store.do(Read(kind=STATE_KIND, keys=[NIGHTLY.name]))
+    store.do(Write(changes=[Change(kind=STATE_KIND, key=NIGHTLY.name, value=b'{"source": "later"}')]))
     clock.advance(timedelta(hours=2))
     before = due_keys(store)
     runner = CronRunner(app)
@@ -111,6 +118,6 @@ def test_an_entry_that_cannot_be_read_is_reported_and_left_alone(app, store, clo
     [failed] = events.named("schedule.failed")  # once a minute
     assert failed.schedule == NIGHTLY.name
     assert app.schedules.list() == []
-    store.write([Change(kind=STATE_KIND, key=NIGHTLY.name, value=entry.value)])
+    store.do(Write(changes=[Change(kind=STATE_KIND, key=NIGHTLY.name, value=entry.value)]))
     clock.advance(timedelta(minutes=2))
     assert [fired.schedule for fired in runner.run()] == [NIGHTLY.name]

@@ -16,6 +16,7 @@ from holdfast.connect import connect
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Scan
 from holdfast.errors import ScheduleConflict
 from holdfast.model.filters import JobFilter
 from holdfast.model.settlement import Ack
@@ -99,7 +100,7 @@ def fire_with_a_death(at: int, *, before: bool) -> bool:
 
         drive(clock, store, tick, 4)
         assert jobs(store) == expected(4), f"died {'before' if before else 'after'} call {at}"
-        assert len(store.scan(DUE_KIND)) == 3  # one for each schedule
+        assert len(store.do(Scan(kind=DUE_KIND))) == 3  # one for each schedule
         return has_died
 
 

@@ -10,6 +10,7 @@ from holdfast import Schedule
 from holdfast.app import Holdfast
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
+from holdfast.drivers.requests import Scan
 
 SIX = datetime(2027, 5, 3, 6, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -85,7 +86,7 @@ def test_a_schedule_that_was_deleted_from_the_code_stops(version, clock, store, 
         clock.advance(MINUTE)
         assert fired_by(new) == []
     assert [record.schedule for record in events.named("schedule.undeclared")] == ["report"]
-    assert len(store.scan(DUE_KIND)) == 1
+    assert len(store.do(Scan(kind=DUE_KIND))) == 1
     again = version(report="* * * * *")  # it is restored: the newest missed fire happens
     assert [name for name, _ in fired_by(again)] == ["report", "report"]
 

@@ -10,6 +10,7 @@ from holdfast import Schedule
 from holdfast.cron.entries import DUE_KIND, STATE_KIND, Source
 from holdfast.cron.reports import FireStatus
 from holdfast.cron.runner import CronRunner
+from holdfast.drivers.requests import Scan
 from holdfast.errors import InvalidInput, ScheduleNotFound
 
 SIX = datetime(2027, 5, 3, 6, tzinfo=UTC)
@@ -33,7 +34,7 @@ def test_a_dynamic_schedule_is_fired_by_every_scheduler_of_the_space(app, make_a
     assert fired_by(CronRunner(make_app())) == [("poll", SIX)]
     other = CronRunner(make_app())
     other._store.store.space("other")  # another space has no schedules
-    assert store.space("other").scan(STATE_KIND) == []
+    assert store.space("other").do(Scan(kind=STATE_KIND)) == []
     info = app.schedules.get("poll")
     assert (info.last_fire, info.next_fire) == (SIX, SIX + MINUTE)
 
@@ -50,7 +51,7 @@ def test_an_equal_schedule_stays_as_it_is_and_another_one_starts_from_now(app, c
 def test_pause_and_resume(app, clock, runner, store):
     app.schedules.put(every_minute())
     assert app.schedules.pause("poll").status == "paused"
-    assert store.scan(DUE_KIND) == []
+    assert store.do(Scan(kind=DUE_KIND)) == []
     clock.advance(HOUR)
     assert fired_by(runner) == []
     assert app.schedules.pause("poll").paused
@@ -73,7 +74,7 @@ def test_remove(app, clock, runner, store):
     app.schedules.put(every_minute())
     app.schedules.remove("poll")
     assert app.schedules.get("poll") is None
-    assert store.scan(DUE_KIND) == []
+    assert store.do(Scan(kind=DUE_KIND)) == []
     clock.advance(MINUTE)
     assert fired_by(runner) == []
     for call in (app.schedules.remove, app.schedules.pause, app.schedules.resume, app.schedules.trigger):

@@ -11,6 +11,7 @@ from holdfast import Schedule
 from holdfast.app import Holdfast
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.runner import CronRunner
+from holdfast.drivers.requests import Scan, Write
 from holdfast.errors import InvalidInput
 from holdfast.model.registry import Change
 from holdfast.settings import read
@@ -44,10 +45,10 @@ OLD, NEW = "an old secret of at least 32 bytes", "a new secret of at least 32 by
 
 def tamper(store, kind, **fields) -> None:
     """Change the definition of an entry, as one who can write to the store could."""
-    [entry] = store.scan(kind)
+    [entry] = store.do(Scan(kind=kind))
     value = json.loads(entry.value)
     value["definition"] |= fields
-    store.write([Change(kind=kind, key=entry.key, value=json.dumps(value).encode())])
+    store.do(Write(changes=[Change(kind=kind, key=entry.key, value=json.dumps(value).encode())]))
 
 
 def test_a_dynamic_schedule_and_its_jobs_are_signed(signed_app, clock, store):
@@ -97,9 +98,9 @@ def test_a_signed_definition_with_fields_of_an_older_version_fires(signed_app, c
     assert CronRunner(app).run() == []
     assert "not the one that was signed" in events.named("schedule.failed")[0].reason
     signature = "k-08ce8f0fdc35:v1.Ocm16igChNyLlkfCJeT5Z2mzj_P7RGPsXq3mIMYFy14"
-    [entry] = store.scan(STATE_KIND)
+    [entry] = store.do(Scan(kind=STATE_KIND))
     value = json.dumps({**json.loads(entry.value), "signature": signature}).encode()
-    store.write([Change(kind=STATE_KIND, key=entry.key, value=value)])
+    store.do(Write(changes=[Change(kind=STATE_KIND, key=entry.key, value=value)]))
     for _ in range(2):  # a fire signs the definition again
         assert [fired.schedule for fired in CronRunner(app).run()] == ["every"]
         clock.advance(MINUTE)

@@ -12,6 +12,7 @@ from holdfast.cron.fire import INLINE_QUEUE
 from holdfast.cron.inline import InlineRun
 from holdfast.cron.reports import FireStatus
 from holdfast.cron.runner import CronRunner
+from holdfast.drivers.requests import Reap
 from holdfast.model.job import State
 from holdfast.wire.records import to_record
 from tests.unit.cron.crashing_store import CrashingStore
@@ -166,7 +167,7 @@ def test_a_schedule_whose_inline_dependency_is_running_elsewhere_stays_due(
     assert dependant_of_an_earlier_fire(runner, "note") == []
     assert inline_app.schedules.get("second").next_fire == SIX
     monkeypatch.undo()
-    assert store.reap(worker="other") == 1  # it was killed: its one attempt is used
+    assert store.do(Reap(worker="other")).count == 1  # it was killed: its one attempt is used
     assert statuses(runner.run()) == [("second", BLOCKED)]
 
 

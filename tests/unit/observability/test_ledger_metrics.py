@@ -6,6 +6,7 @@ import holdfast
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.driver import Fail, Retry
+from holdfast.drivers.requests import Trim, Write
 from holdfast.errors import InvalidInput
 from holdfast.model.registry import Change
 from holdfast.observability import ledger_metrics
@@ -88,7 +89,7 @@ def test_two_exporters_of_one_name_share_their_totals(store, end_jobs):
 
         def write(self, changes):
             update(store)
-            return store.write(changes)
+            return store.do(Write(changes=changes))
 
     metrics = InMemoryMetrics()
     LedgerMetrics(Overtaken(), metrics).update()
@@ -101,7 +102,7 @@ def test_rows_that_were_trimmed_are_reported_and_the_rest_is_counted(store, end_
     end_jobs(3)
     clock.advance(40 * DAY)
     end_jobs(2)
-    store.trim(ledger_for=DAY)
+    store.do(Trim(ledger_for=DAY))
     metrics = update(store)
     assert metrics.value(table.LEDGER_TRIMMED.name) == 1
     assert metrics.value(table.LEDGER_ENDINGS.name) == 2
@@ -128,7 +129,7 @@ def test_the_totals_of_many_names_fit_into_one_entry():
 
 
 def test_an_entry_that_is_no_total_is_an_error_that_says_what_to_do(store):
-    store.write([Change(kind=KIND, key="prometheus", value=b"?")])
+    store.do(Write(changes=[Change(kind=KIND, key="prometheus", value=b"?")]))
     with pytest.raises(InvalidInput, match="use another --name"):
         update(store)
     update(store, name="another")

@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import Client, JobRequest
+from holdfast.drivers.requests import Cancel, Inspect
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreBusy
 from holdfast.service.tenants.store_calls import StoreCalls
@@ -31,7 +32,7 @@ class ReadLog:
         self.reads.append(set(job_ids))
         if self.is_away:
             raise StoreBusy(1.0)
-        return self._store.inspect(job_ids, payloads=payloads)
+        return self._store.do(Inspect(job_ids=job_ids, payloads=payloads))
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_one_read_serves_all_requests(store):
         waiting = [asyncio.ensure_future(results.wait(one, 60, ends=never)) for one in [*ids, "missing"]]
         await waiting.pop()  # that does not exist
         assert log.reads == [{*ids, "missing"}]
-        store.cancel(ids)
+        store.do(Cancel(job_ids=ids))
         await asyncio.gather(*waiting)
         assert all(read == set(ids) for read in log.reads[1:])
 
@@ -79,7 +80,7 @@ def test_an_end_of_this_process_is_read_at_once_and_nothing_else(store):
         waiting = [asyncio.ensure_future(results.wait(one, 60, ends=never)) for one in (first, second)]
         while not log.reads:  # noqa: ASYNC110 - nothing else tells
             await asyncio.sleep(0.001)
-        store.cancel([first])
+        store.do(Cancel(job_ids=[first]))
         results.changed([first, "other"])
         await waiting[0]
         assert {first} in log.reads
@@ -101,7 +102,7 @@ def test_a_failure_ends_requests_that_begin_and_no_others(store):
             await results.wait(second, 60, ends=never)
         assert not waiting.done()
         log.is_away = False
-        store.cancel([first])
+        store.do(Cancel(job_ids=[first]))
         await waiting
 
     run(store, check)

@@ -11,6 +11,7 @@ from holdfast.artifacts.manifest import Artifact, Manifest
 from holdfast.artifacts.records import manifest_change, record_failure
 from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.driver import Ack, Fail, JobRecord, Retry, forget_reader, register_reader
+from holdfast.drivers.requests import Cancel, Inspect, Purge, Requeue, Trim, Write
 from holdfast.errors import StoreUnavailable
 from holdfast.webhooks import callbacks
 from holdfast.webhooks.callback_artifacts import NAMING_TIME
@@ -81,7 +82,7 @@ def test_failures_and_cancels_are_ends_and_retries_are_none(store, clock):
     store.enqueue([job(), job("b", max_attempts=1), job("c")])
     run(store, lambda lease: Retry(lease, delay=DAY, error="busy"))
     run(store, lambda lease: Retry(lease, error="no answer"))
-    store.cancel(["a"])
+    store.do(Cancel(job_ids=["a"]))
     run(store, lambda lease: Fail(lease, reason="bad address"))
     reader(store, clock).read()
     ends = [(one["taskId"], one["status"], one["error"], one["result"]) for one in bodies(store)]
@@ -96,13 +97,13 @@ def test_a_requeued_job_has_a_callback_for_each_of_its_ends(store, clock):
     store.enqueue([job()])
     one = reader(store, clock)
     run(store, lambda lease: Fail(lease, reason="first"))
-    store.requeue(["a"])  # before the end was read
+    store.do(Requeue(job_ids=["a"]))  # before the end was read
     one.read()
-    store.cancel(["a"])
+    store.do(Cancel(job_ids=["a"]))
     one.read()
-    store.requeue(["a"])
+    store.do(Requeue(job_ids=["a"]))
     clock.advance(SECOND)
-    store.cancel(["a"])
+    store.do(Cancel(job_ids=["a"]))
     one.read()
     assert [body["status"] for body in bodies(store)] == ["FAILED", "CANCELLED", "CANCELLED"]
     assert len({delivery.id for _, delivery in deliveries(store)}) == 3
@@ -171,20 +172,20 @@ def test_retention_waits_for_the_reader_and_a_gap_is_logged(store, clock, caplog
     one.read()
     run(store, Ack)
     clock.advance(40 * DAY)
-    assert store.trim(ended_for=DAY, ledger_for=1).ledger == 1
-    assert store.purge(["b"]) == [False]
+    assert store.do(Trim(ended_for=DAY, ledger_for=1)).ledger == 1
+    assert store.do(Purge(job_ids=["b"])) == [False]
     one.read()
     assert [body["taskId"] for body in bodies(store)] == ["a", "b"]
     cursor = store.ledger(limit=1).cursors[0]
-    store.write([forget_reader(callbacks.NAME)])
-    store.trim(ended_for=DAY, ledger_for=1)
-    store.write([register_reader(callbacks.NAME, cursor=cursor)])
+    store.do(Write(changes=[forget_reader(callbacks.NAME)]))
+    store.do(Trim(ended_for=DAY, ledger_for=1))
+    store.do(Write(changes=[register_reader(callbacks.NAME, cursor=cursor)]))
     store.enqueue([job("c")])
     run(store, Ack)
-    store.write([forget_reader(callbacks.NAME)])
+    store.do(Write(changes=[forget_reader(callbacks.NAME)]))
     clock.advance(DAY)
-    store.trim(ended_for=10 * DAY, ledger_for=1)
-    store.write([register_reader(callbacks.NAME, cursor=cursor)])
+    store.do(Trim(ended_for=10 * DAY, ledger_for=1))
+    store.do(Write(changes=[register_reader(callbacks.NAME, cursor=cursor)]))
     store.enqueue([job("d")])
     run(store, Ack)
     one.read()
@@ -219,7 +220,7 @@ def test_an_end_waits_a_moment_for_the_artifacts_of_a_failed_attempt_and_the_row
     [failing] = store.reserve(["q"], limit=1, lease_for=DAY)
     artifact = Artifact(name="log", digest="0" * 64, size=1, content_type="a", fence=failing.lease.fence, uploaded_at=1)
     manifest = Manifest(created_at=1, uploads=(artifact,))
-    store.write([manifest_change("b", manifest, version=0)])
+    store.do(Write(changes=[manifest_change("b", manifest, version=0)]))
     store.settle([Fail(failing.lease, reason="broken")])
     run(store, Ack)
     one = reader(store, clock)
@@ -227,7 +228,7 @@ def test_an_end_waits_a_moment_for_the_artifacts_of_a_failed_attempt_and_the_row
     assert [body["taskId"] for body in bodies(store)] == ["a"]
     one.read()
     assert len(bodies(store)) == 1
-    ended_at = store.inspect(["b"])["b"].ended_at
+    ended_at = store.do(Inspect(job_ids=["b"]))["b"].ended_at
     record_failure(store, "b", failing.lease.fence, ("log",), ended_at=ended_at)
     one.read()
     assert [[each["name"] for each in body["artifacts"]] for body in bodies(store)] == [[], ["log"], []]
@@ -237,7 +238,7 @@ def test_an_end_does_not_wait_for_ever(store, clock):
     store.enqueue([job()])
     [failing] = store.reserve(["q"], limit=1, lease_for=DAY)
     artifact = Artifact(name="log", digest="0" * 64, size=1, content_type="a", fence=failing.lease.fence, uploaded_at=1)
-    store.write([manifest_change("a", Manifest(created_at=1, uploads=(artifact,)), version=0)])
+    store.do(Write(changes=[manifest_change("a", Manifest(created_at=1, uploads=(artifact,)), version=0)]))
     store.settle([Fail(failing.lease, reason="broken")])
     one = reader(store, clock)
     one.read()

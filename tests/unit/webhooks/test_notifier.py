@@ -9,6 +9,7 @@ import pytest
 from holdfast import connect
 from holdfast.clock import SECOND, ManualClock
 from holdfast.driver import JobRecord, Release
+from holdfast.drivers.requests import Inspect, Write
 from holdfast.webhooks import notifier as module
 from holdfast.webhooks.attempt import delivery_rules
 from holdfast.webhooks.notifier import Notifier, choose
@@ -67,7 +68,7 @@ def subscription(receiver):
 
 
 def subscribe(store, *subscriptions):
-    store.write([one.change(version=0) for one in subscriptions])
+    store.do(Write(changes=[one.change(version=0) for one in subscriptions]))
 
 
 def enqueue(store, *ids, **fields):
@@ -155,7 +156,7 @@ def test_delayed_released_and_expired_tasks_are_told_of_when_they_are_due(store,
 
 def store_now(store):
     enqueue(store, "probe", queue="probe")
-    return store.inspect(["probe"])["probe"].available_at
+    return store.do(Inspect(job_ids=["probe"]))["probe"].available_at
 
 
 def test_a_group_is_told_once_and_its_members_take_turns(store, subscription, look):

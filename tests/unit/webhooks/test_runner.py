@@ -13,7 +13,9 @@ import pytest
 from holdfast import connect
 from holdfast.clock import SECOND, ManualClock
 from holdfast.driver import Change, JobRecord
+from holdfast.drivers import requests
 from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.requests import Cancel, Write
 from holdfast.errors import StoreUnavailable
 from holdfast.model.retry import Fixed
 from holdfast.settings import Settings
@@ -55,7 +57,7 @@ def start(store):
 def end(store, url, *ids):
     common = {"type": "t", "queue": "q", "payload": b"1", "created_at": 1, "webhook": f"{url}/"}
     store.enqueue([JobRecord(id=id_, **common) for id_ in ids])
-    store.cancel(ids)
+    store.do(Cancel(job_ids=ids))
 
 
 def test_a_host_that_does_not_answer_does_not_hold_up_the_others(store, start, monkeypatch):
@@ -73,7 +75,7 @@ def test_a_host_that_does_not_answer_does_not_hold_up_the_others(store, start, m
         answers.set()
         for number in range(5):
             slow.await_callback(f"slow-{number}")
-    assert store.settings(QUEUE).key_max_inflight == 1
+    assert store.do(requests.Settings(queue=QUEUE)).key_max_inflight == 1
 
 
 class SilentHost:
@@ -240,7 +242,7 @@ def test_a_store_that_does_not_answer_is_asked_again_and_logged_once(store, star
 
 
 def test_a_subscription_that_cannot_be_read_does_not_hold_up_callbacks(store, start, caplog):
-    store.write([Change(kind=KIND, key="x", value=b"of a later version")])
+    store.do(Write(changes=[Change(kind=KIND, key="x", value=b"of a later version")]))
     with receiving() as receiver:
         end(store, receiver.url, "a")
         start(receiver.settings)

@@ -5,6 +5,7 @@ import pytest
 import holdfast
 from holdfast.clock import MINUTE
 from holdfast.driver import Ack, Fail, Gaps, JobRecord, OnExhausted, QueueSettings, ResumeAction
+from holdfast.drivers.requests import Configure, Resume
 from holdfast.worker.job_source import Demand, StoreJobSource
 
 
@@ -26,7 +27,7 @@ def source_of(store):
 
 def test_jobs_of_a_halted_domain_do_not_count(store):
     source = source_of(store)
-    store.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    store.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     add(store, "a", "b")
     [reservation] = source.reserve(Demand(limit=10))
     assert not source.is_drained()
@@ -36,17 +37,17 @@ def test_jobs_of_a_halted_domain_do_not_count(store):
     assert not source.is_drained()
     [reservation] = source.reserve(Demand(limit=10))
     store.settle([Ack(reservation.lease)])
-    store.configure("q", QueueSettings(on_exhausted=OnExhausted.SKIP))  # the domain stays halted
+    store.do(Configure(queue="q", settings=QueueSettings(on_exhausted=OnExhausted.SKIP)))  # the domain stays halted
     assert source.is_drained()
-    store.resume("q", "d", ResumeAction.SKIP)
+    store.do(Resume(queue="q", domain="d", action=ResumeAction.SKIP))
     assert not source.is_drained()
 
 
 def test_jobs_that_wait_for_a_missing_offset_for_ever_do_not_count(store):
     source = source_of(store)
-    store.configure("q", QueueSettings(gaps=Gaps.WAIT))
+    store.do(Configure(queue="q", settings=QueueSettings(gaps=Gaps.WAIT)))
     add(store, "a", offset=1)
     assert source.reserve(Demand(limit=10)) == []
     assert source.is_drained()
-    store.configure("q", QueueSettings(gaps=Gaps.WAIT, gap_pass_after=MINUTE))
+    store.do(Configure(queue="q", settings=QueueSettings(gaps=Gaps.WAIT, gap_pass_after=MINUTE)))
     assert not source.is_drained()

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from holdfast.clock import monotonic
-from holdfast.drivers.requests import WaitForCancel
+from holdfast.drivers.requests import Cancel, WaitForCancel
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.worker.cancel_watch import CancelWatch, CancelWatchTiming
@@ -74,7 +74,7 @@ def add_running_jobs(store, heartbeat, count, *, seconds):
     for start in range(0, count, bounds.MAX_BATCH_ITEMS):
         store.enqueue(jobs[start : start + bounds.MAX_BATCH_ITEMS])
         reserved = store.reserve(["q"], limit=bounds.MAX_BATCH_ITEMS, lease_for=LEASE)
-        store.cancel([reservation.job.id for reservation in reserved])
+        store.do(Cancel(job_ids=[reservation.job.id for reservation in reserved]))
         runs = [Run(number, reservation) for number, reservation in enumerate(reserved)]
         for run in runs:
             run.began_at = monotonic() - seconds

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
 from holdfast.connect import connect
+from holdfast.drivers.requests import Cancel
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
@@ -205,14 +206,14 @@ def test_a_job_whose_type_stays_unknown_is_a_dead_letter_after_an_hour(store: St
 
 def test_a_cancelled_attempt_makes_the_job_cancelled(store: Store):
     reservation = enqueue_and_reserve(store)
-    store.cancel(["j1"])
+    store.do(Cancel(job_ids=["j1"]))
     record = settle(store, reservation, Cancelled(error="stopped at row 7"))
     assert (record.state, record.last_error) == (State.CANCELLED, "stopped at row 7")
 
 
 def test_a_job_that_succeeds_in_spite_of_a_cancel_request_is_done(store: Store):
     reservation = enqueue_and_reserve(store)
-    store.cancel(["j1"])
+    store.do(Cancel(job_ids=["j1"]))
     assert settle(store, reservation, Succeeded(result=b"1")).state is State.DONE
 
 

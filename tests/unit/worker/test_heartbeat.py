@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from holdfast.clock import SECOND, boot_time
+from holdfast.drivers.requests import Inspect
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.worker.heartbeat import Heartbeat
@@ -46,10 +47,10 @@ def test_a_note_that_comes_during_a_heartbeat_is_sent_by_the_next_one(store):
     run.add_note(b"1", None)
     store.after_extend = lambda: run.add_note(b"2", None)
     heartbeat.beat()
-    assert store.inspect([run.reservation.job.id])[run.reservation.job.id].note == Note(progress=b"1")
+    assert store.do(Inspect(job_ids=[run.reservation.job.id]))[run.reservation.job.id].note == Note(progress=b"1")
     store.after_extend = lambda: None
     heartbeat.beat()
-    assert store.inspect([run.reservation.job.id])[run.reservation.job.id].note == Note(progress=b"2")
+    assert store.do(Inspect(job_ids=[run.reservation.job.id]))[run.reservation.job.id].note == Note(progress=b"2")
     assert run.note is None
 
 
@@ -139,4 +140,4 @@ def test_a_beat_does_not_wait_for_the_one_before_it_and_a_settlement_waits_for_b
     for beat in beats:
         beat.join(30)
     assert run.note is None
-    assert store.inspect([run.reservation.job.id])[run.reservation.job.id].note == Note(progress=b"1")
+    assert store.do(Inspect(job_ids=[run.reservation.job.id]))[run.reservation.job.id].note == Note(progress=b"1")

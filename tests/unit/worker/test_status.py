@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import DAY, SECOND
 from holdfast.connect import connect
+from holdfast.drivers.requests import Cancel
 from holdfast.errors import LeaseMismatch
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
@@ -43,7 +44,7 @@ def settle_one(settlement, fields, *, cancel=False, **job):
         [reservation] = store.reserve(["q"], limit=1, lease_for=60 * SECOND)
         lease = reservation.lease
         if cancel:
-            store.cancel(["j"])
+            store.do(Cancel(job_ids=["j"]))
             [lease] = store.extend([lease], lease_for=60 * SECOND)
         settled = settlement(lease, **fields)
         assert store.settle([settled]) == [None]

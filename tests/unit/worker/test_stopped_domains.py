@@ -9,6 +9,7 @@ import pytest
 import holdfast
 from holdfast import Client, JobRequest
 from holdfast.driver import MINUTE, Fail, Gaps, OnExhausted, QueueSettings, ResumeAction
+from holdfast.drivers.requests import Configure, Resume
 from holdfast.worker.stopped_domains import StoppedDomainLog, read_stopped_domains
 
 SETTINGS = QueueSettings(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT, gap_report_after=1)
@@ -46,7 +47,7 @@ def halt(store, domain: str) -> str:
 
 
 def test_each_stop_is_logged_once(store, events):
-    store.configure("accounts", SETTINGS)
+    store.do(Configure(queue="accounts", settings=SETTINGS))
     log = StoppedDomainLog(store, ["accounts", "other"])
     log.look()
     assert events() == []
@@ -60,11 +61,11 @@ def test_each_stop_is_logged_once(store, events):
 
 
 def test_a_domain_that_halts_again_is_logged_again(store, events):
-    store.configure("accounts", SETTINGS)
+    store.do(Configure(queue="accounts", settings=SETTINGS))
     log = StoppedDomainLog(store, ["accounts"])
     dead = halt(store, "broken")
     log.look()
-    store.resume("accounts", "broken", ResumeAction.RETRY)
+    store.do(Resume(queue="accounts", domain="broken", action=ResumeAction.RETRY))
     log.look()
     [reservation] = store.reserve(["accounts"], limit=1, lease_for=MINUTE)
     store.settle([Fail(reservation.lease, "no")])
@@ -73,7 +74,7 @@ def test_a_domain_that_halts_again_is_logged_again(store, events):
 
 
 def test_a_gap_that_is_not_overdue_is_no_stop(store):
-    store.configure("accounts", QueueSettings(gaps=Gaps.WAIT))
+    store.do(Configure(queue="accounts", settings=QueueSettings(gaps=Gaps.WAIT)))
     enqueue(store, "gap", 3)
     store.reserve(["accounts"], limit=1, lease_for=MINUTE)
     assert list(read_stopped_domains(store).overdue) == []

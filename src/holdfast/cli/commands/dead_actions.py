@@ -16,6 +16,7 @@ from holdfast.cli.output import Column
 from holdfast.cli.parameters import RATE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
+from holdfast.drivers.requests import Purge
 from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord, State
 from holdfast.signing import open_signer
@@ -77,7 +78,11 @@ def purge(session: Session, /, **options: Any) -> None:
     of the ledger has not read stays: see `holdfast ledger readers list`.
     """
     store = session.store()
-    _act(session, "purge", store.purge, _select(store, options), options, past="purged")
+
+    def act(ids: Sequence[str]) -> list[bool]:
+        return store.do(Purge(job_ids=ids))
+
+    _act(session, "purge", act, _select(store, options), options, past="purged")
 
 
 def _requeue_signed(session: Session, store: Store, options: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from holdfast.cli.output import Column, Output
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.drivers.answers import Page
+from holdfast.drivers.requests import Domains
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
@@ -74,7 +75,7 @@ def _find_page(
     """``limit`` matching domains, if there are so many. One call of a store reads a bounded number of rows only."""
     found: list[DomainInfo] = []
     while True:
-        page = store.domains(queue, status=status, limit=limit - len(found), after=after)
+        page = store.do(Domains(queue=queue, status=status, limit=limit - len(found), after=after))
         found += page.items
         after = page.cursor
         if after is None or len(found) == limit:
@@ -112,7 +113,7 @@ def show(session: Session, queue: str, name: str, *, as_json: bool) -> None:
 
 
 def _find(store: Store, queue: str, name: str) -> DomainInfo | None:
-    return next(iter(store.domains(queue, name=name)), None)
+    return next(iter(store.do(Domains(queue=queue, name=name))), None)
 
 
 def _unknown(queue: str, name: str) -> CommandFailed:

@@ -16,6 +16,7 @@ from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.answers import Inspection
+from holdfast.drivers.requests import Cancel, Inspect
 from holdfast.drivers.store import Store
 from holdfast.model import duration
 from holdfast.model.control_characters import escape_control_characters
@@ -95,7 +96,7 @@ def _without_markers(error: str) -> str:
 
 def inspect_job(store: Store, job_id: str) -> Inspection:
     """Return the job with its lease, or fail with ``NOT_FOUND``."""
-    inspection = store.inspect([job_id]).get(job_id)
+    inspection = store.do(Inspect(job_ids=[job_id])).get(job_id)
     if inspection is None:
         raise CommandFailed(ExitCode.NOT_FOUND, f"no job {job_id} in this space")
     return inspection
@@ -206,7 +207,7 @@ def cancel(session: Session, job_ids: tuple[str, ...], *, as_json: bool) -> None
     Ready jobs end at once, running jobs are asked to stop. Exits 4 if a job is unknown, 1 if a job was already done or
     dead.
     """
-    states = session.store().cancel(job_ids)
+    states = session.store().do(Cancel(job_ids=job_ids))
     for job_id, state in zip(job_ids, states, strict=True):
         if as_json:
             session.output.print_json_line({"id": job_id, "state": state})

@@ -15,6 +15,7 @@ from holdfast.cli.output import Column
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session
 from holdfast.clock import monotonic, to_datetime
+from holdfast.drivers.requests import LedgerEnd, LedgerTail
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.control_characters import escape_control_characters
@@ -98,12 +99,12 @@ ledger.add_command(readers)
 
 def last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
     """Return the last matching rows, and the cursor of the end. Reads backwards, until there are enough rows."""
-    end = store.ledger_end()
+    end = store.do(LedgerEnd())
     before: str | None = end
     rows: list[LedgerRow] = []
     page_size = limit
     while before is not None and len(rows) < limit:
-        page = store.ledger_tail(before, page_size)
+        page = store.do(LedgerTail(before=before, limit=page_size))
         rows = [*(row for row in page if matches(row)), *rows]
         before = page.cursor
         page_size = PAGE_SIZE

@@ -8,6 +8,7 @@ from holdfast.cli import json_values
 from holdfast.cli.command import Group
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.ledger_reader import KIND, forget_reader, parse_reader
@@ -32,7 +33,7 @@ def list_(session: Session, *, as_json: bool) -> None:
     """List the readers of one space, and since when the first row waits for each."""
     store, output = session.store(), session.output
     entries: list[Entry] = []
-    while page := store.scan(KIND, after=entries[-1].key if entries else ""):
+    while page := store.do(Scan(kind=KIND, after=entries[-1].key if entries else "")):
         entries += page
     shown = [(entry, *read_progress(store, entry)) for entry in entries]
     if as_json:
@@ -89,7 +90,7 @@ def remove(session: Session, name: str) -> None:
     A reader that still runs registers itself again, as a new one.
     """
     store = session.store()
-    if store.read(KIND, [name]) == [None]:
+    if store.do(Read(kind=KIND, keys=[name])) == [None]:
         raise CommandFailed(ExitCode.NOT_FOUND, f"no reader {name} is registered in this space")
-    store.write([forget_reader(name)])
+    store.do(Write(changes=[forget_reader(name)]))
     session.output.print_line(f"removed the reader {name}")

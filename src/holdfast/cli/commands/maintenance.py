@@ -12,7 +12,7 @@ from holdfast.cli.commands.retention import settings_retention, stored_retention
 from holdfast.cli.commands.space import space_admin, space_names
 from holdfast.cli.session import Session, pass_session
 from holdfast.drivers.answers import Trimmed
-from holdfast.drivers.requests import REAP_LIMIT
+from holdfast.drivers.requests import REAP_LIMIT, Reap, Trim
 from holdfast.drivers.store import Store
 from holdfast.model.retention import Retention
 from holdfast.worker.dead_retention import DeadLetterRetention
@@ -46,7 +46,7 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, all_s
     ended = 0
     for store in _chosen_spaces(session, all_spaces=all_spaces):
         while True:
-            reaped = store.reap(list(queues) or None, worker=worker)
+            reaped = store.do(Reap(queues=list(queues) or None, worker=worker)).count
             ended += reaped
             if reaped < REAP_LIMIT:
                 break
@@ -72,7 +72,7 @@ def trim(session: Session, *, all_spaces: bool, as_json: bool) -> None:
             kept = stored_retention(store) or settings_retention(session.settings) or Retention()
             has_more = True
             while has_more:
-                removed = store.trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for)
+                removed = store.do(Trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for))
                 has_more = removed.more
                 total = replace(
                     removed,

@@ -17,7 +17,7 @@ from holdfast.cli.parameters import DURATION, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.answers import QueueCounts
-from holdfast.drivers.requests import Counts
+from holdfast.drivers.requests import Configure, Counts, Settings
 from holdfast.drivers.store import Store
 from holdfast.model import bounds, duration
 from holdfast.model.job import State
@@ -55,7 +55,7 @@ def list_(session: Session, names: tuple[str, ...], *, types: bool, estimate: bo
     counts = store.do(Counts(queues=list(names) or None, estimate=estimate))
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
-    settings = [store.settings(row.queue, type=row.type or None) for row in rows]
+    settings = [store.do(Settings(queue=row.queue, type=row.type or None)) for row in rows]
     of_types = [[] if types else _type_settings(store, row.queue, counts) for row in rows]
     if as_json:
         output.print_json([_to_json(*found) for found in zip(rows, settings, of_types, strict=True)])
@@ -99,7 +99,7 @@ def sum_by_queue(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list
 
 def _type_settings(store: Store, name: str, counts: Sequence[QueueCounts]) -> list[tuple[str, QueueSettings]]:
     """Return the types of a queue that have settings of their own; a type is known by its jobs."""
-    found = ((row.type, store.settings(name, type=row.type)) for row in counts if row.queue == name)
+    found = ((row.type, store.do(Settings(queue=name, type=row.type))) for row in counts if row.queue == name)
     return [(type_, settings) for type_, settings in found if settings != QueueSettings()]
 
 
@@ -346,13 +346,13 @@ def change_settings(
 ) -> None:
     """Change some settings, keep the others, and print the result."""
     store, output = session.store(create=new), session.output
-    settings = store.settings(name, type=type_)
+    settings = store.do(Settings(queue=name, type=type_))
     if not new and not _is_configured(store, name, type_):
-        _check_known(store, [name], store.counts([name], states=NOT_DONE))
+        _check_known(store, [name], store.do(Counts(queues=[name], states=NOT_DONE)))
     changed = replace(settings, **changes)
     fields_changed = set(changes).union(*(pair for pair in RATES if set(pair) & changes.keys()))
     if changed != settings or fields_changed & set(KEY_LIMIT_FIELDS):  # which also ends the holds of keys
-        store.configure(name, changed, type=type_, only=sorted(fields_changed))
+        store.do(Configure(queue=name, settings=changed, type=type_, only=sorted(fields_changed)))
     if as_json:
         type_field = {"type": type_} if type_ else {}
         output.print_json({"queue": name, **type_field, "settings": json_values.queue_settings(changed)})
@@ -363,7 +363,7 @@ def change_settings(
 
 def _is_configured(store: Store, name: str, type_: str | None = None) -> bool:
     """Whether a setting of this queue differs from its default."""
-    settings, default = store.settings(name, type=type_), QueueSettings()
+    settings, default = store.do(Settings(queue=name, type=type_)), QueueSettings()
     return any(getattr(settings, field.name) != getattr(default, field.name) for field in fields(default))
 
 
@@ -402,7 +402,7 @@ def drain(session: Session, names: tuple[str, ...], timeout: timedelta | None, *
     _check_known(store, names, counts)
     for name in names:
         rows = [row for row in counts if row.queue == name]
-        if is_paused(output, store.settings(name)) and _unfinished(rows, due=due):
+        if is_paused(output, store.do(Settings(queue=name))) and _unfinished(rows, due=due):
             output.print_note(f"{name} is paused: it cannot become empty before it is resumed")
     total = _unfinished(counts, due=due)
     with output.progress_bar(f"drain {', '.join(names)}", total) as update:
@@ -427,7 +427,7 @@ def _timed_counts(
 ) -> tuple[list[QueueCounts], float]:
     """Return the counts and the seconds that counting took."""
     began = monotonic()
-    return store.counts(list(names), states=states), monotonic() - began
+    return store.do(Counts(queues=list(names), states=states)), monotonic() - began
 
 
 def _unfinished(counts: Sequence[QueueCounts], *, due: bool) -> int:

@@ -14,6 +14,7 @@ from holdfast.cli.parameters import KEEP_DEAD, KEEP_ENDED, POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta, to_timedelta
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.model import duration
 from holdfast.model.retention import KEY, KIND, Retention, choose_retention, read_retention, store_retention
@@ -52,7 +53,7 @@ def retention(
     if keep_dead is not None:
         kept = replace(kept, dead_for=None if keep_dead is False else from_timedelta(keep_dead))
     if keep_ended is not None or keep_ledger is not None or keep_dead is not None:
-        store.write([store_retention(kept)])
+        store.do(Write(changes=[store_retention(kept)]))
         stored = kept
     if as_json:
         output.print_json(
@@ -71,7 +72,7 @@ def stored_retention(store: Store) -> Retention | None:
     """The retention that the space stores; None if it stores none."""
     if not store.capabilities.has(Feature.REGISTRY):
         return None
-    [entry] = store.read(KIND, [KEY])
+    [entry] = store.do(Read(kind=KIND, keys=[KEY]))
     return read_retention(entry)
 
 

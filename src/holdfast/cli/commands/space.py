@@ -9,7 +9,7 @@ import click
 from holdfast.cli.command import Group
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Spaces
+from holdfast.drivers.requests import RemoveSpace, Spaces
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 
@@ -53,7 +53,7 @@ def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool
     rows = 0
     with output.progress_bar("remove", None) as update:
         while True:
-            removal = store.remove_space(name, force=force)
+            removal = store.do(RemoveSpace(name=name, force=force))
             rows += removal.rows
             update(rows)
             if not removal.more:

@@ -10,7 +10,7 @@ from holdfast.cli.session import Session
 from holdfast.clock import HOUR, SECOND
 from holdfast.drivers.answers import LedgerDelay
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Diagnose
+from holdfast.drivers.requests import Diagnose, Scan
 from holdfast.drivers.store import Store
 from holdfast.model import duration
 from holdfast.model.ledger_reader import KIND, MAX_READERS
@@ -45,7 +45,7 @@ def _check_delay(delay: LedgerDelay | None) -> Iterator[Check]:
 
 
 def _check_readers(session: Session, store: Store) -> Iterator[Check]:
-    for entry in store.scan(KIND, limit=MAX_READERS):
+    for entry in store.do(Scan(kind=KIND, limit=MAX_READERS)):
         unread_since, problem = read_progress(store, entry)
         age = 0 if unread_since is None else session.output.now() - unread_since
         if not problem and age < SLOW_READER:

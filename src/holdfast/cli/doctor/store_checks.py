@@ -12,7 +12,7 @@ from holdfast.cli.doctor.check import GIBIBYTE, Check, Health, format_bytes
 from holdfast.cli.session import Session
 from holdfast.clock import MILLISECOND, MINUTE, SECOND
 from holdfast.drivers.capabilities import Durability, Feature
-from holdfast.drivers.requests import Diagnose
+from holdfast.drivers.requests import Diagnose, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreFull
 from holdfast.model import duration
@@ -64,9 +64,9 @@ def check_clock(session: Session, store: Store) -> Iterator[Check]:
     if not store.capabilities.has(Feature.REGISTRY):
         return
     before = session.output.now()
-    [entry] = store.write([Change(kind=PROBE_KIND, key=PROBE_KEY, value=b"", ttl=MINUTE)])
+    [entry] = store.do(Write(changes=[Change(kind=PROBE_KIND, key=PROBE_KEY, value=b"", ttl=MINUTE)]))
     after = session.output.now()
-    store.write([Change(kind=PROBE_KIND, key=PROBE_KEY, value=None)])
+    store.do(Write(changes=[Change(kind=PROBE_KIND, key=PROBE_KEY, value=None)]))
     assert entry is not None
     assert entry.expires_at is not None
     store_now = entry.expires_at - MINUTE

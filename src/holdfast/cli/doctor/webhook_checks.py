@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.session import Session
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import LedgerTail, Read
 from holdfast.drivers.store import Store
 from holdfast.ledger_reader import find_webhooks
 from holdfast.model.ledger_reader import KIND
@@ -19,10 +20,10 @@ def check_webhooks(_session: Session, store: Store) -> Iterator[Check]:
     """Whether webhooks are called: a process with a secret registers a reader of the ledger."""
     if not store.capabilities.has(Feature.LEDGER) or not store.capabilities.has(Feature.REGISTRY):
         return
-    [reader] = store.read(KIND, [NAME])
+    [reader] = store.do(Read(kind=KIND, keys=[NAME]))
     if reader is not None:
         return  # if it has fallen behind, the check of readers says so
-    ended = {row.job_id for row in store.ledger_tail(limit=LOOKED_AT_ROWS) if row.state and row.state.has_ended}
+    ended = {row.job_id for row in store.do(LedgerTail(limit=LOOKED_AT_ROWS)) if row.state and row.state.has_ended}
     webhooks = find_webhooks(store, sorted(ended)) if ended else {}
     if webhooks:
         yield Check(

@@ -13,7 +13,7 @@ from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.store import ScheduleStore
 from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Counts, Diagnose
+from holdfast.drivers.requests import Counts, Diagnose, Settings
 from holdfast.drivers.store import Store
 from holdfast.model import bounds, duration
 from holdfast.model.control_characters import quote
@@ -36,7 +36,9 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
     counts = store.do(Counts(states=NOT_DONE, estimate=True))
     yield from _check_jobs(counts)
     yield from _check_unreadable(store, counts)
-    paused = {row.queue for row in counts if row.ready and is_paused(session.output, store.settings(row.queue))}
+    paused = {
+        row.queue for row in counts if row.ready and is_paused(session.output, store.do(Settings(queue=row.queue)))
+    }
     if paused:
         yield Check(
             name="paused",

@@ -16,11 +16,11 @@ from holdfast.drivers.capabilities import Capabilities, Feature, Needs
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 
-A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 MAX_WAIT_SECONDS = 86_400
 
 
-class Request(msgspec.Struct, Generic[A], frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Request(msgspec.Struct, Generic[A_co], frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One call of a store, which answers with an ``A``. One call is one transaction; only ``Settle`` may be several.
 
     ``now`` replaces the clock of the store, and is allowed only for a store opened with ``caller_clock=True`` (L1).
@@ -45,7 +45,7 @@ class Request(msgspec.Struct, Generic[A], frozen=True, kw_only=True, forbid_unkn
             can.require_for(self, self.field_needs)
 
 
-class OfJobs(Request[A], Generic[A], frozen=True, kw_only=True):
+class OfJobs(Request[A_co], Generic[A_co], frozen=True, kw_only=True):
     """A request about jobs by their ids."""
 
     job_ids: Sequence[str]
@@ -56,7 +56,7 @@ class OfJobs(Request[A], Generic[A], frozen=True, kw_only=True):
         check_ids(self.job_ids)
 
 
-class Paged(Request[A], Generic[A], frozen=True, kw_only=True):
+class Paged(Request[A_co], Generic[A_co], frozen=True, kw_only=True):
     """A request for a part of a list."""
 
     limit: int = 1000

@@ -22,6 +22,7 @@ from holdfast.drivers.http.protocol import (
     encode_answer,
     group_of,
 )
+from holdfast.drivers.requests import Inspect
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
@@ -144,7 +145,7 @@ def _too_large(field: str, size: int) -> InvalidInput:
 
 def _cancel(store: Store, request: r.Cancel) -> Sequence[State | None]:
     """Cancel jobs, except those of queues of the system."""
-    hidden = hidden_ids(store.inspect(r.distinct(request.job_ids), payloads=False))
+    hidden = hidden_ids(store.do(Inspect(job_ids=r.distinct(request.job_ids), payloads=False)))
     shown = [job_id for job_id in request.job_ids if job_id not in hidden]
     cancelled = store.do(replace(request, job_ids=shown))
     states = iter(cancelled)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Trim
 from holdfast.drivers.store import Store
 from holdfast.model import retention
 from holdfast.service.auth.principal import Scope
@@ -22,10 +23,12 @@ async def cleanup(call: Call) -> Reply:
 
 
 def _remove(store: Store, request: CleanupRequest) -> Cleanup:
-    removed = store.trim(
-        ended_for=_length(request.keep_ended_seconds),
-        ledger_for=_length(request.keep_ledger_seconds),
-        limit=request.limit,
+    removed = store.do(
+        Trim(
+            ended_for=_length(request.keep_ended_seconds),
+            ledger_for=_length(request.keep_ledger_seconds),
+            limit=request.limit,
+        )
     )
     failed, more_failed = _remove_failed(store, request)
     return Cleanup(
@@ -44,7 +47,7 @@ def _remove_failed(store: Store, request: CleanupRequest) -> tuple[int, bool]:
     if not store.capabilities.has(Feature.REGISTRY):
         return 0, False
     if dead_for is None:
-        [entry] = store.read(retention.KIND, [retention.KEY])
+        [entry] = store.do(Read(kind=retention.KIND, keys=[retention.KEY]))
         kept = retention.read_retention(entry)
         dead_for = None if kept is None else kept.dead_for
     if dead_for is None:

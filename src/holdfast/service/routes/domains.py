@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.answers import Page
+from holdfast.drivers.requests import Domains, Resume
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo
 from holdfast.service.auth.principal import Scope
@@ -16,24 +16,17 @@ from holdfast.service.schemas.fields import instant
 async def list_domains(call: Call) -> Reply:
     """Return a page of the domains that have open tasks or are halted."""
     query: DomainQuery = call.query
-    page: Page[DomainInfo] = await call.tenant.calls.run(
-        call.tenant.store.domains,
-        query.queue,
-        status=query.status,
-        name=query.domain,
-        limit=query.limit,
-        after=query.after,
-    )
+    request = Domains(queue=query.queue, status=query.status, name=query.domain, limit=query.limit, after=query.after)
+    page = await call.tenant.calls.run(call.tenant.store.do, request)
     return Reply(content=DomainPage(domains=[_domain(one) for one in page], cursor=page.cursor))
 
 
 async def resume_domain(call: Call) -> Reply:
     """Let a halted domain go on, or move the position of one that waits."""
-    request: ResumeDomainRequest = call.body
+    body: ResumeDomainRequest = call.body
     queue = bounds.check_name("queue", call.path["queue"])
-    changed = await call.tenant.calls.run(
-        call.tenant.store.resume, queue, request.domain, request.action, position=request.position
-    )
+    request = Resume(queue=queue, domain=body.domain, action=body.action, position=body.position)
+    changed = await call.tenant.calls.run(call.tenant.store.do, request)
     call.tenant.resumed()
     return Reply(content=ResumedDomain(changed=changed))
 

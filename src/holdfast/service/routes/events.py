@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.drivers.answers import Page
+from holdfast.drivers.requests import LedgerEnd
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 from holdfast.service.auth.principal import Scope
@@ -32,7 +33,7 @@ async def _first_page(call: Call, after: str | None) -> Page[LedgerRow]:
     """Return the page after a cursor: before anything is sent, so that a bad cursor is a 400."""
     tenant = call.tenant
     if after is None:
-        return Page([], await tenant.calls.run(tenant.store.ledger_end))
+        return Page([], await tenant.calls.run(tenant.store.do, LedgerEnd()))
     try:
         return await read_page(tenant, None if after == OLDEST else after)
     except LedgerTrimmed:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import SECOND
+from holdfast.drivers.requests import Configure, Settings
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.queue_settings import LimitOrigin, QueueSettings
@@ -140,9 +141,9 @@ async def _change(call: Call, command: str | None, changes: dict[str, Any]) -> N
     """Change some settings of a queue, and keep the others."""
 
     def change(store: Store, queue: str) -> None:
-        changed = replace(store.settings(queue, type=command), **changes)
+        changed = replace(store.do(Settings(queue=queue, type=command)), **changes)
         fields = set(changes) | ({"rate", "burst"} if {"rate", "burst"} & changes.keys() else set())
-        store.configure(queue, changed, type=command, only=sorted(fields))
+        store.do(Configure(queue=queue, settings=changed, type=command, only=sorted(fields)))
 
     await call.tenant.calls.run(change, call.tenant.store, _queue(call))
     call.tenant.resumed()
@@ -150,7 +151,7 @@ async def _change(call: Call, command: str | None, changes: dict[str, Any]) -> N
 
 async def _state(call: Call, command: str | None) -> QueueState:
     queue = _queue(call)
-    settings: QueueSettings = await call.tenant.calls.run(call.tenant.store.settings, queue, type=command)
+    settings: QueueSettings = await call.tenant.calls.run(call.tenant.store.do, Settings(queue=queue, type=command))
     until = settings.paused_until
     is_paused = until is not None and until > call.tenant.clock.now()
     return QueueState(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from uuid_utils import uuid7
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
 from holdfast.model.registry import Entry
@@ -77,7 +78,7 @@ def _create(store: Store, subscription: Subscription, most: int) -> Entry:
     if sum(one.subject == subscription.subject for one, _ in found) >= most:
         limit = f"the subject has {most} subscriptions already"
         raise Problem(Code.RATE_LIMITED, limit, retry_after=RETRY_SECONDS)
-    [entry] = store.write([subscription.change(version=0)])
+    [entry] = store.do(Write(changes=[subscription.change(version=0)]))
     assert entry is not None, "a new id was taken"
     return entry
 
@@ -85,7 +86,9 @@ def _create(store: Store, subscription: Subscription, most: int) -> Entry:
 async def heartbeat(call: Call) -> Reply:
     """Let a subscription go on for its time to live."""
     subscription, found = await _own(call)
-    [entry] = await call.tenant.calls.run(call.tenant.store.write, [subscription.change(version=found.version)])
+    [entry] = await call.tenant.calls.run(
+        call.tenant.store.do, Write(changes=[subscription.change(version=found.version)])
+    )
     if entry is None:  # another heartbeat was faster, or the subscription has ended
         subscription, entry = await _own(call)
     return Reply(content=_state(subscription, entry))
@@ -101,13 +104,13 @@ async def show_all(call: Call) -> Reply:
 async def delete(call: Call) -> Reply:
     """End a subscription. Ending it again is a 404."""
     subscription, _ = await _own(call)
-    await call.tenant.calls.run(call.tenant.store.write, [subscription.removal])
+    await call.tenant.calls.run(call.tenant.store.do, Write(changes=[subscription.removal]))
     return Reply(status=204)
 
 
 async def _own(call: Call) -> tuple[Subscription, Entry]:
     """Return the subscription of a path. That of another subject does not exist, except for an operator."""
-    [entry] = await call.tenant.calls.run(call.tenant.store.read, KIND, [call.path["subscription_id"]])
+    [entry] = await call.tenant.calls.run(call.tenant.store.do, Read(kind=KIND, keys=[call.path["subscription_id"]]))
     if entry is None:
         raise _unknown()
     subscription = read_subscription(entry)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.clock import from_datetime
+from holdfast.drivers.requests import Inspect
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
@@ -159,7 +160,9 @@ def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
 async def show(call: Call) -> Reply:
     """Return a task."""
     task_id = call.path["task_id"]
-    found = hide(call.principal, (await call.tenant.calls.run(call.tenant.store.inspect, [task_id])).get(task_id))
+    found = hide(
+        call.principal, (await call.tenant.calls.run(call.tenant.store.do, Inspect(job_ids=[task_id]))).get(task_id)
+    )
     if found is None:
         raise not_found(task_id)
     return Reply(content=task_details_of(found, call.tenant.clock.now()))

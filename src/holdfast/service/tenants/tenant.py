@@ -15,6 +15,7 @@ from holdfast.artifacts.records import visible_artifacts
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
 from holdfast.drivers.answers import Inspection
+from holdfast.drivers.requests import Cancel, Extend, Inspect, Reserve, distinct
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
 from holdfast.model.isolation import Isolation
@@ -196,15 +197,17 @@ class Tenant:
 
     def _reserve_usable(self, want: Want, limit: int) -> list[Reservation] | None:
         """Reserve. Jobs that cannot be handed out are settled; None if the reserve found such jobs only."""
-        found = self.store.reserve(
-            want.queues,
-            limit=limit,
-            lease_for=want.lease_for,
-            worker=want.worker,
-            types=want.types,
-            max_bytes=MAX_CLAIM_BYTES,
-            isolation=Isolation.SHARE if want.limit == 1 else Isolation.ALONE,
-        )
+        found = self.store.do(
+            Reserve(
+                queues=want.queues,
+                limit=limit,
+                lease_for=want.lease_for,
+                worker=want.worker,
+                types=want.types,
+                max_bytes=MAX_CLAIM_BYTES,
+                isolation=Isolation.SHARE if want.limit == 1 else Isolation.ALONE,
+            )
+        ).reservations
         refused = {one.job.id: settlement for one in found if (settlement := self._refusal(one)) is not None}
         if not refused:
             return found
@@ -234,7 +237,7 @@ class Tenant:
 
     async def inspect(self, task_ids: Sequence[str]) -> dict[str, Inspection]:
         """Return jobs without their payloads, with their leases, by id: each once, however often it is named."""
-        return await self.calls.settle(self.store.inspect, list(dict.fromkeys(task_ids)), payloads=False)
+        return await self.calls.settle(self.store.do, Inspect(job_ids=distinct(task_ids), payloads=False))
 
     async def _inspect_batch(self, task_ids: list[str]) -> list[Inspection | None]:
         found = await self.inspect(task_ids)
@@ -259,7 +262,7 @@ class Tenant:
         for (lease_for, _), places in groups.items():
             group = [heartbeats[place] for place in places]
             notes = {one.lease.job_id: Note(progress=one.progress) for one in group if one.progress is not None}
-            extended = self.store.extend([one.lease for one in group], lease_for=lease_for, notes=notes or None)
+            extended = self.store.do(Extend(leases=[one.lease for one in group], lease_for=lease_for, notes=notes))
             answers.update(zip(places, extended, strict=True))
         return [answers[place] for place in range(len(heartbeats))]
 
@@ -293,7 +296,7 @@ class Tenant:
 
     async def cancel(self, task_id: str) -> State | None:
         """Cancel a task; None if there is no such task."""
-        [state] = await self.calls.run(self.store.cancel, [task_id])
+        [state] = await self.calls.run(self.store.do, Cancel(job_ids=[task_id]))
         self.settled([task_id])
         return state
 
@@ -319,7 +322,7 @@ class Tenant:
 
 
 def _read_result(store: Store, task_id: str, *, has_artifacts: bool) -> tuple[Inspection | None, tuple[Artifact, ...]]:
-    found = store.inspect([task_id]).get(task_id)
+    found = store.do(Inspect(job_ids=[task_id])).get(task_id)
     if found is None or not has_artifacts or not found.job.state.has_ended:
         return found, ()
     return found, visible_artifacts(store, found)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from holdfast.clock import monotonic
+from holdfast.drivers.requests import Inspect
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
 from holdfast.service.problems import Code, Problem
@@ -88,7 +89,7 @@ class WaitingResults:
     async def _read_batch(self, task_ids: list[str], *, is_first: bool) -> None:
         """Wake the requests whose tasks have ended. After a failure of a later read, the next one tries again."""
         try:
-            found = await self._calls.settle(self._store.inspect, task_ids, payloads=False)
+            found = await self._calls.settle(self._store.do, Inspect(job_ids=task_ids, payloads=False))
         except (HoldfastError, Problem) as error:
             is_busy = isinstance(error, Problem) and error.code is Code.OVERLOADED
             if is_first and not is_busy:

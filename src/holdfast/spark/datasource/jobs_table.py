@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
+from holdfast.drivers.requests import Counts
 from holdfast.drivers.store import Store
 from holdfast.model.columns import JOB_COLUMNS
 from holdfast.model.filters import JobFilter
@@ -66,7 +67,7 @@ def split_ids(store: Store, where: JobFilter, *, most: int, now: int) -> list[Id
         return everything
     queues = None if where.queue is None else [where.queue]
     states = where.states or tuple(State)
-    counts = store.counts(queues, states=states)
+    counts = store.do(Counts(queues=queues, states=states))
     total = sum(getattr(count, state) for count in counts for state in states)
     parts = min(most, -(-total // (PAGES_PER_PARTITION * PAGE_JOBS)))
     if parts <= 1:

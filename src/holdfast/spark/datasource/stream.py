@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from holdfast.drivers.requests import LedgerEnd
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.spark.datasource import ledger_table
@@ -39,7 +40,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a new query begins. A restarted query continues from its checkpoint instead."""
         store, start = self._store(), self._options.start
         if start == "latest":
-            return {"cursor": store.ledger_end(), "rows": 0}
+            return {"cursor": store.do(LedgerEnd()), "rows": 0}
         if start != "oldest":
             store.ledger(start, 1)  # raises for a cursor that the store never returned, or that was trimmed
             return {"cursor": start, "rows": 0}

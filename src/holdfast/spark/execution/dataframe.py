@@ -23,6 +23,7 @@ from holdfast.app import Holdfast
 from holdfast.clock import DAY, SystemClock
 from holdfast.cron.store import ScheduleStore
 from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.requests import Configure, LedgerEnd, Read, Settings
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, duration, retention
@@ -290,12 +291,12 @@ def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
     The store forgets a key after a day by default, and an ended job after ``keep_ended``. If the key goes first, the
     row runs again. If the job goes first, the run has no outcome for the row, and says so.
     """
-    [entry] = store.read(retention.KIND, [retention.KEY])
+    [entry] = store.do(Read(kind=retention.KIND, keys=[retention.KEY]))
     chosen = retention.read_retention(entry) or retention.choose_retention(options.keep_ended, None)
     window = (chosen or retention.Retention()).ended_for + KEY_MARGIN
-    settings = store.settings(queue)
+    settings = store.do(Settings(queue=queue))
     if settings.dedupe_window < window:
-        store.configure(queue, replace(settings, dedupe_window=window), only=("dedupe_window",))
+        store.do(Configure(queue=queue, settings=replace(settings, dedupe_window=window), only=("dedupe_window",)))
     return window
 
 
@@ -303,11 +304,11 @@ def _count_unstored_from_now(app: Holdfast, queue: str) -> Callable[[], int]:
     """Return a function that counts the rows that are done without their results since this call."""
     if all(each.strict_result for each in app.catalogue):
         return int
-    return partial(count_unstored_results, app.driver, app.driver.ledger_end(), queue)
+    return partial(count_unstored_results, app.driver, app.driver.do(LedgerEnd()), queue)
 
 
 def _limit_rows(store: Store, queue: str, limits: QueueLimits) -> None:
-    store.configure(queue, limits.as_settings(), only=TYPE_LIMIT_FIELDS)
+    store.do(Configure(queue=queue, settings=limits.as_settings(), only=TYPE_LIMIT_FIELDS))
 
 
 # Rows to jobs -----------------------------------------------------------------------------------------------

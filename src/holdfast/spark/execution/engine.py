@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from holdfast.app import Holdfast
 from holdfast.clock import monotonic
+from holdfast.drivers.requests import LedgerEnd
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
@@ -118,7 +119,7 @@ def _make_spec(
         catalogue=app.catalogue,
         options=options,
         stop_after=None if stop_after is None else stop_after.total_seconds(),
-        ledger_start=store.ledger_end(),
+        ledger_start=store.do(LedgerEnd()),
         signing=app.settings.signing,
         reports_attempts=reports_attempts,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.registry import Change
@@ -89,7 +90,7 @@ def begin_version(store: Store, queue: str, version: str, *, ttl: int) -> None:
     versions = _read(store, queue)
     if not versions or versions[-1].version != version:
         versions.append(_Version(version, _count_done(store, queue)))
-    store.write([Change(kind=VERSION_KIND, key=queue, value=msgspec.json.encode(versions), ttl=ttl)])
+    store.do(Write(changes=[Change(kind=VERSION_KIND, key=queue, value=msgspec.json.encode(versions), ttl=ttl)]))
 
 
 def mixed_versions(store: Store, queue: str) -> dict[str, int]:
@@ -110,5 +111,5 @@ def _count_done(store: Store, queue: str) -> int:
 
 
 def _read(store: Store, queue: str) -> list[_Version]:
-    [entry] = store.read(VERSION_KIND, [queue])
+    [entry] = store.do(Read(kind=VERSION_KIND, keys=[queue]))
     return [] if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=list[_Version])

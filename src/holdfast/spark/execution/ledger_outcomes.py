@@ -14,6 +14,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.drivers.requests import Scan
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.ledger import LedgerRow
@@ -29,7 +30,7 @@ PAGE_ENTRIES = 100
 def has_repeated_slots(store: Store, run: str, slots: int) -> bool:
     """Whether Spark started some slot of a run more than once. Runs on the Spark driver."""
     tries, after = 0, ""
-    while entries := store.scan(SLOT_TRY_KIND, prefix=f"{run}/", after=after, limit=PAGE_ENTRIES):
+    while entries := store.do(Scan(kind=SLOT_TRY_KIND, prefix=f"{run}/", after=after, limit=PAGE_ENTRIES)):
         tries += len(entries)
         after = entries[-1].key
     return tries > slots

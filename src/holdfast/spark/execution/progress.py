@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from holdfast.clock import monotonic
 from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.requests import Scan
 from holdfast.drivers.store import Store
 from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, RunSpec, SlotStatus
 
@@ -59,7 +60,7 @@ def slot_statuses(store: Store, run: str) -> list[SlotStatus]:
     """Return what the slots of a run have reported, ordered by name."""
     statuses: list[SlotStatus] = []
     prefix, after = f"{run}/", ""
-    while entries := store.scan(SLOT_STATUS_KIND, prefix=prefix, after=after, limit=PAGE_ENTRIES):
+    while entries := store.do(Scan(kind=SLOT_STATUS_KIND, prefix=prefix, after=after, limit=PAGE_ENTRIES)):
         statuses += map(SlotStatus.of, entries)
         after = entries[-1].key
     return statuses

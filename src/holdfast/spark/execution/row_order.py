@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import AnyOpen, Configure, Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model import bounds
@@ -133,7 +134,7 @@ def configure_order(store: Store, queue: str, columns: InputColumns, on_exhauste
     if columns.domain and not capabilities.has(Feature.DOMAIN):
         raise Unsupported(capabilities.driver, Feature.DOMAIN, capabilities.gaps[Feature.DOMAIN])
     if on_exhausted is not None:
-        store.configure(queue, QueueSettings(on_exhausted=on_exhausted), only=("on_exhausted",))
+        store.do(Configure(queue=queue, settings=QueueSettings(on_exhausted=on_exhausted), only=("on_exhausted",)))
 
 
 def count_halted(store: Store, queue: str, columns: InputColumns) -> int:
@@ -143,17 +144,17 @@ def count_halted(store: Store, queue: str, columns: InputColumns) -> int:
 
 def remember_order(store: Store, queue: str, type_: str, columns: InputColumns, *, ttl: int) -> None:
     """Remember the order of a named run. Raises ``InvalidInput`` if open rows of an earlier call have another order."""
-    [entry] = store.read(ORDER_KIND, [queue])
+    [entry] = store.do(Read(kind=ORDER_KIND, keys=[queue]))
     order = [[columns.names[place] for place in places] for places in (columns.domain, columns.order)]
     if entry is not None and entry.value is not None:
         before = msgspec.json.decode(entry.value, type=list[list[str]])
     else:
         before = [[], []]
-    if order != before and store.any_open([queue], [type_]):
+    if order != before and store.do(AnyOpen(queues=[queue], types=[type_])):
         wanted = f"{_shown(before)}, as in the earlier call: the run has open rows"
         raise InvalidInput("order_by", wanted=wanted, got=_shown(order))
     if order != [[], []] or entry is not None:
-        store.write([Change(kind=ORDER_KIND, key=queue, value=msgspec.json.encode(order), ttl=ttl)])
+        store.do(Write(changes=[Change(kind=ORDER_KIND, key=queue, value=msgspec.json.encode(order), ttl=ttl)]))
 
 
 def _shown(order: Sequence[Sequence[str]]) -> str:

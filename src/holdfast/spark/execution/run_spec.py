@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.clock import DAY
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.model.registry import Change, Entry
 from holdfast.settings import SigningMode
@@ -57,10 +58,10 @@ def send_stop(store: Store, run: str, *, at_once: bool = False) -> None:
 
     With ``at_once`` slots do not wait for running jobs.
     """
-    store.write([Change(kind=RUN_KIND, key=run, value=STOP_AT_ONCE if at_once else STOP, ttl=DAY)])
+    store.do(Write(changes=[Change(kind=RUN_KIND, key=run, value=STOP_AT_ONCE if at_once else STOP, ttl=DAY)]))
 
 
 def read_stop(store: Store, run: str) -> bytes | None:
     """Return the stop command of a run: None, ``STOP`` or ``STOP_AT_ONCE``."""
-    [entry] = store.read(RUN_KIND, [run])
+    [entry] = store.do(Read(kind=RUN_KIND, keys=[run]))
     return None if entry is None else entry.value

@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from holdfast.clock import DAY, SECOND, SystemClock, monotonic
+from holdfast.drivers.requests import Read, Reap, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
@@ -111,7 +112,7 @@ class Slot:
     def __enter__(self) -> Self:
         self._worker.prepare()
         # Before anything else happens: the outcomes are complete only if every try is known.
-        self._store.write([Change(kind=SLOT_TRY_KIND, key=self.name, value=b"", ttl=DAY)])
+        self._store.do(Write(changes=[Change(kind=SLOT_TRY_KIND, key=self.name, value=b"", ttl=DAY)]))
         self._read_commands()  # Spark may start a copy of a slot after the stop command
         self._thread.start()
         return self
@@ -175,7 +176,9 @@ class Slot:
         worker = self._worker
         status = SlotStatus(dict(worker.tally.statuses), alive, worker.held, self._executor)
         ttl = STATUS_TTL if alive else FINAL_STATUS_TTL
-        self._store.write([Change(kind=SLOT_STATUS_KIND, key=self.name, value=msgspec.json.encode(status), ttl=ttl)])
+        self._store.do(
+            Write(changes=[Change(kind=SLOT_STATUS_KIND, key=self.name, value=msgspec.json.encode(status), ttl=ttl)])
+        )
 
     def _read_commands(self) -> None:
         """On a stop command reserve nothing more; release jobs only after every other slot has seen the command.
@@ -201,9 +204,9 @@ class Slot:
         while True:
             with contextlib.suppress(StoreError):
                 self._report_status()
-                tries = self._store.scan(SLOT_TRY_KIND, prefix=f"{slot}/", limit=MAX_TRIES)
+                tries = self._store.do(Scan(kind=SLOT_TRY_KIND, prefix=f"{slot}/", limit=MAX_TRIES))
                 other_names = [entry.key for entry in tries if entry.key != self.name]
-                statuses = self._store.read(SLOT_STATUS_KIND, other_names)
+                statuses = self._store.do(Read(kind=SLOT_STATUS_KIND, keys=other_names))
                 if not any(SlotStatus.of(entry).held for entry in statuses if entry is not None):
                     return
             threading.Event().wait(POLL_INTERVAL_SECONDS)
@@ -215,10 +218,10 @@ class Slot:
         """
         if not self._earlier_tries:
             return
-        entries = self._store.read(SLOT_STATUS_KIND, self._earlier_tries)
+        entries = self._store.do(Read(kind=SLOT_STATUS_KIND, keys=self._earlier_tries))
         for name, entry in list(zip(self._earlier_tries, entries, strict=True)):
             if entry is None or not SlotStatus.of(entry).alive:
-                while self._store.reap(worker=name):
+                while self._store.do(Reap(worker=name)).count:
                     pass
                 self._earlier_tries.remove(name)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 import msgspec
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read
 from holdfast.drivers.store import Store
 from holdfast.model.registry import Change
 from holdfast.spark.history.folder import Folder
@@ -33,5 +34,5 @@ def read_mark(store: Store, folder: Folder) -> CommitMark | None:
     """Return the mark of the commit that the last sync made; None if the store has none."""
     if not store.capabilities.has(Feature.REGISTRY):
         return None
-    [entry] = store.read(KIND, [reader_name(folder)])
+    [entry] = store.do(Read(kind=KIND, keys=[reader_name(folder)]))
     return None if entry is None or entry.value is None else msgspec.json.decode(entry.value, type=CommitMark)

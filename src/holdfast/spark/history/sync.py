@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.clock import from_timedelta
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Write
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.model import ledger_reader
@@ -146,4 +147,4 @@ def _register(store: Store, place: Folder, head: Head, hold: timedelta | None) -
     else:
         wait_for = from_timedelta(hold)
         changes.append(ledger_reader.register_reader(name, cursor=head.commit.cursor, wait_for=wait_for))
-    store.write(changes)
+    store.do(Write(changes=changes))

@@ -21,7 +21,7 @@ from holdfast.clock import SECOND
 from holdfast.connect import connect
 from holdfast.drivers.answers import Inspection
 from holdfast.drivers.capabilities import Capabilities, Feature
-from holdfast.drivers.requests import REAP_LIMIT
+from holdfast.drivers.requests import REAP_LIMIT, Cancel, Extend, Inspect, Purge, Reap, Requeue
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
@@ -229,14 +229,14 @@ class Harness(ABC):
         return reservation
 
     def extend(
-        self, *leases: Lease, lease_for: int = LEASE, notes: Mapping[str, Note] | None = None
+        self, *leases: Lease, lease_for: int = LEASE, notes: Mapping[str, Note] = {}
     ) -> list[Lease | LeaseError]:
         """Extend now."""
-        return self.store.extend(leases, lease_for=lease_for, notes=notes, now=self.now_or_none)
+        return self.store.do(Extend(leases=leases, lease_for=lease_for, notes=notes, now=self.now_or_none))
 
     def must_extend(self, lease: Lease, *, lease_for: int = LEASE, note: Note | None = None) -> Lease:
         """Extend one lease; fail the case if it is refused."""
-        [answer] = self.extend(lease, lease_for=lease_for, notes=None if note is None else {lease.job_id: note})
+        [answer] = self.extend(lease, lease_for=lease_for, notes={} if note is None else {lease.job_id: note})
         assert isinstance(answer, Lease), f"wanted the lease extended, got {answer!r}"
         return answer
 
@@ -251,11 +251,11 @@ class Harness(ABC):
 
     def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None, limit: int = REAP_LIMIT) -> int:
         """Reap now."""
-        return self.store.reap(queues, worker=worker, limit=limit, now=self.now_or_none)
+        return self.store.do(Reap(queues=queues, worker=worker, limit=limit, now=self.now_or_none)).count
 
     def report_outage(self, *leases: Lease) -> list[bool]:
         """Report leases that expired while the store was out of reach."""
-        return self.store.report_outage(leases, now=self.now_or_none)
+        return self.store.do(Reap(leases=leases, now=self.now_or_none)).reported
 
     def expire_leases(self, *, length: int = LEASE) -> int:
         """Advance the clock by the length of a lease and reap; return how many leases ended."""
@@ -264,15 +264,15 @@ class Harness(ABC):
 
     def cancel(self, *job_ids: str) -> list[State | None]:
         """Cancel now."""
-        return self.store.cancel(job_ids, now=self.now_or_none)
+        return self.store.do(Cancel(job_ids=job_ids, now=self.now_or_none))
 
     def requeue(self, *job_ids: str) -> list[bool]:
         """Requeue now."""
-        return self.store.requeue(job_ids, now=self.now_or_none)
+        return self.store.do(Requeue(job_ids=job_ids, now=self.now_or_none))
 
     def purge(self, *job_ids: str) -> list[bool]:
         """Purge now."""
-        return self.store.purge(job_ids, now=self.now_or_none)
+        return self.store.do(Purge(job_ids=job_ids, now=self.now_or_none))
 
     # Reading --------------------------------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class Harness(ABC):
 
     def inspect(self, job_id: str) -> Inspection:
         """Return the job with its lease; fail the case if the store does not know the job."""
-        inspection = self.store.inspect([job_id]).get(job_id)
+        inspection = self.store.do(Inspect(job_ids=[job_id])).get(job_id)
         assert inspection is not None, f"wanted {job_id} to be known, got None"
         return inspection
 
@@ -319,7 +319,7 @@ class Harness(ABC):
         ids = self._job_ids
         if self._offers(Feature.JOBS):
             ids = [job.id for job in self.store.find(limit=1000)]
-        return {"the ledger": self.ledger(), **self.store.inspect(ids)}
+        return {"the ledger": self.ledger(), **self.store.do(Inspect(job_ids=ids))}
 
     # Concurrency ----------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.errors import JobNotInflight, LeaseExpired, LeaseMismatch, WriteRefused
 from holdfast.model.job import State
 from holdfast.model.registry import Change, Entry
@@ -25,11 +26,11 @@ def _change(key: str, value: bytes | None, **fields: Any) -> Change:
 
 
 def _rows(h: Harness) -> dict[str, bytes | None]:
-    return {entry.key: entry.value for entry in h.store.scan(KIND, now=h.now_or_none)}
+    return {entry.key: entry.value for entry in h.store.do(Scan(kind=KIND, now=h.now_or_none))}
 
 
 def _write_row(h: Harness, key: str) -> Entry:
-    [entry] = h.store.write([_change(key, b"old")], now=h.now_or_none)
+    [entry] = h.store.do(Write(changes=[_change(key, b"old")], now=h.now_or_none))
     assert entry is not None, "wanted the row written"
     return entry
 
@@ -46,7 +47,7 @@ def writes_commit_with_their_ack(h: Harness) -> None:
     h.must_settle(Ack(reservation.lease, writes=writes))
     assert_equal(h.state(reservation.job.id), State.DONE, "the state")
     assert_equal(_rows(h), {"new": b"1", "known": b"2"}, "the rows")
-    [new] = h.store.read(KIND, ["new"], now=h.now_or_none)
+    [new] = h.store.do(Read(kind=KIND, keys=["new"], now=h.now_or_none))
     assert new is not None, "wanted the new row"
     assert_equal(new.expires_at, h.now + 10, "expires_at")
 
@@ -63,7 +64,7 @@ def a_refused_write_refuses_the_ack_and_changes_nothing(h: Harness) -> None:
         (answer.job_id, answer.kind, answer.key), (reservation.job.id, KIND, "there"), "the attributes of the error"
     )
     assert_equal(_rows(h), {"there": b"old"}, "the rows")
-    assert_equal(h.store.read(KIND, ["there"], now=h.now_or_none), [existing], "the existing row")
+    assert_equal(h.store.do(Read(kind=KIND, keys=["there"], now=h.now_or_none)), [existing], "the existing row")
 
 
 @case("L12", "L5", needs=REGISTRY)
@@ -81,10 +82,10 @@ def a_repeated_ack_writes_nothing(h: Harness) -> None:
     reservation = h.reserve_new_job()
     ack = Ack(reservation.lease, writes=(_change("key", b"1"),))
     h.must_settle(ack)
-    before = h.store.read(KIND, ["key"], now=h.now_or_none)
+    before = h.store.do(Read(kind=KIND, keys=["key"], now=h.now_or_none))
     h.must_settle(ack, ack)
-    assert_equal(h.store.read(KIND, ["key"], now=h.now_or_none), before, "the row")
-    h.store.write([_change("key", b"later")], now=h.now_or_none)
+    assert_equal(h.store.do(Read(kind=KIND, keys=["key"], now=h.now_or_none)), before, "the row")
+    h.store.do(Write(changes=[_change("key", b"later")], now=h.now_or_none))
     h.must_settle(ack)
     assert_equal(_rows(h), {"key": b"later"}, "the rows after another write")
 
@@ -192,7 +193,7 @@ def of_threads_whose_acks_claim_the_same_keys_one_wins_each_key(h: Harness) -> N
 
 @case("L12", "L2", needs=REGISTRY)
 def a_write_treats_an_expired_row_as_absent(h: Harness) -> None:
-    h.store.write([_change("key", b"1", ttl=10)], now=h.now_or_none)
+    h.store.do(Write(changes=[_change("key", b"1", ttl=10)], now=h.now_or_none))
     reservation = h.reserve_new_job()
     claim = Ack(reservation.lease, writes=(_change("key", b"2", version=0),))
     h.advance(9)

@@ -6,7 +6,7 @@ import threading
 
 from holdfast.clock import monotonic
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import WaitForCancel
+from holdfast.drivers.requests import Cancel, WaitForCancel
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreClosed
 from holdfast.model.job import State
@@ -31,7 +31,7 @@ def a_wait_for_cancel_returns_when_a_cancel_is_requested(h: Harness) -> None:
     store = h.open_with_store_clock()
     first, second = _reserve_new_jobs(h, store, 2)
     began = monotonic()
-    timer = threading.Timer(SHORT_SECONDS, store.cancel, [[second]])
+    timer = threading.Timer(SHORT_SECONDS, store.do, [Cancel(job_ids=[second])])
     timer.start()
     try:
         assert wait_for_cancel(store, first, second, timeout=h.patience_seconds), "wanted the wait to find the request"
@@ -45,7 +45,7 @@ def a_wait_for_cancel_finds_a_request_from_before_also_after_an_earlier_wait(h: 
     store = h.open_with_store_clock()
     [job] = _reserve_new_jobs(h, store, 1)
     assert not wait_for_cancel(store, job, timeout=SHORT_SECONDS), "wanted no request before the cancel"
-    assert_equal(store.cancel([job]), [State.INFLIGHT], "the answer")
+    assert_equal(store.do(Cancel(job_ids=[job])), [State.INFLIGHT], "the answer")
     for _ in range(2):
         began = monotonic()
         assert wait_for_cancel(store, job, timeout=h.patience_seconds), "wanted the wait to find the request"
@@ -57,11 +57,11 @@ def a_wait_for_cancel_finds_a_request_from_before_also_after_an_earlier_wait(h: 
 def a_wait_for_cancel_ignores_requests_for_other_jobs_and_jobs_that_have_ended(h: Harness) -> None:
     store = h.open_with_store_clock()
     [other, running] = _reserve_new_jobs(h, store, 2)
-    store.cancel([other])
+    store.do(Cancel(job_ids=[other]))
     assert not wait_for_cancel(store, running, timeout=SHORT_SECONDS), "wanted no request for the job itself"
     ready = h.job()
     store.enqueue([ready])
-    assert_equal(store.cancel([ready.id]), [State.CANCELLED], "the answer for a ready job")
+    assert_equal(store.do(Cancel(job_ids=[ready.id])), [State.CANCELLED], "the answer for a ready job")
     assert not wait_for_cancel(store, ready.id, "unknown", timeout=0), "wanted no request for jobs that do not run"
     assert not wait_for_cancel(store, timeout=SHORT_SECONDS), "wanted no request for no job"
 

@@ -7,6 +7,21 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.drivers.capabilities import Durability, Feature
+from holdfast.drivers.requests import (
+    Cancel,
+    Configure,
+    Domains,
+    ForgetDomain,
+    Inspect,
+    Purge,
+    Read,
+    Requeue,
+    Resume,
+    Scan,
+    Settings,
+    Trim,
+    Write,
+)
 from holdfast.drivers.store import Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
@@ -72,22 +87,22 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "settle": lambda: store.settle([Ack(lease)]),
         "reap": store.reap,
         "get": lambda: store.get("j"),
-        "inspect": lambda: store.inspect(["j"]),
+        "inspect": lambda: store.do(Inspect(job_ids=["j"])),
         "find": store.find,
         "counts": store.counts,
-        "requeue": lambda: store.requeue(["j"]),
-        "cancel": lambda: store.cancel(["j"]),
-        "purge": lambda: store.purge(["j"]),
-        "configure": lambda: store.configure(QUEUE, QueueSettings()),
-        "settings": lambda: store.settings(QUEUE),
-        "domains": store.domains,
-        "resume": lambda: store.resume(QUEUE, "d"),
-        "forget_domain": lambda: store.forget_domain(QUEUE, "d"),
+        "requeue": lambda: store.do(Requeue(job_ids=["j"])),
+        "cancel": lambda: store.do(Cancel(job_ids=["j"])),
+        "purge": lambda: store.do(Purge(job_ids=["j"])),
+        "configure": lambda: store.do(Configure(queue=QUEUE, settings=QueueSettings())),
+        "settings": lambda: store.do(Settings(queue=QUEUE)),
+        "domains": lambda: store.do(Domains()),
+        "resume": lambda: store.do(Resume(queue=QUEUE, domain="d")),
+        "forget_domain": lambda: store.do(ForgetDomain(queue=QUEUE, domain="d")),
         "ledger": store.ledger,
-        "trim": store.trim,
-        "read": lambda: store.read("kind", ["key"]),
-        "write": lambda: store.write([Change(kind="kind", key="key", value=b"1")]),
-        "scan": lambda: store.scan("kind"),
+        "trim": lambda: store.do(Trim()),
+        "read": lambda: store.do(Read(kind="kind", keys=["key"])),
+        "write": lambda: store.do(Write(changes=[Change(kind="kind", key="key", value=b"1")])),
+        "scan": lambda: store.do(Scan(kind="kind")),
     }
     declined = {
         verb for feature, verbs in _METHODS_OF_GROUPS.items() if not store.capabilities.has(feature) for verb in verbs
@@ -173,10 +188,10 @@ def fences_and_versions_keep_growing_after_the_store_is_reopened(h: Harness) -> 
         [reservation] = store.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none)
         fences.append(reservation.lease.fence)
         if h.capabilities.has(Feature.REGISTRY):
-            [entry] = store.write([Change(kind="kind", key="key", value=b"1")], now=h.now_or_none)
+            [entry] = store.do(Write(changes=[Change(kind="kind", key="key", value=b"1")], now=h.now_or_none))
             assert entry is not None, "wanted the row written"
             versions.append(entry.version)
-            store.write([Change(kind="kind", key="key", value=None)], now=h.now_or_none)
+            store.do(Write(changes=[Change(kind="kind", key="key", value=None)], now=h.now_or_none))
         store.close()
     assert fences == sorted(set(fences)), f"wanted growing fences, got {fences}"
     assert versions == sorted(set(versions)), f"wanted growing versions, got {versions}"

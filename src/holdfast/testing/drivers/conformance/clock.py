@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Cancel, Configure, Inspect, Purge, Read, Requeue, Scan, Trim, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds
@@ -24,18 +25,18 @@ def _with_now(store: Store, now: int) -> dict[str, Callable[[], object]]:
         "settle": lambda: store.settle([], now=now),
         "reap": lambda: store.reap(now=now),
         "counts": lambda: store.counts(now=now),
-        "requeue": lambda: store.requeue(["unknown"], now=now),
-        "cancel": lambda: store.cancel(["unknown"], now=now),
-        "purge": lambda: store.purge(["unknown"], now=now),
-        "trim": lambda: store.trim(now=now),
+        "requeue": lambda: store.do(Requeue(job_ids=["unknown"], now=now)),
+        "cancel": lambda: store.do(Cancel(job_ids=["unknown"], now=now)),
+        "purge": lambda: store.do(Purge(job_ids=["unknown"], now=now)),
+        "trim": lambda: store.do(Trim(now=now)),
     }
 
 
 def _registry_with_now(store: Store, now: int) -> dict[str, Callable[[], object]]:
     return {
-        "read": lambda: store.read("kind", ["key"], now=now),
-        "write": lambda: store.write([Change(kind="kind", key="key", value=b"1")], now=now),
-        "scan": lambda: store.scan("kind", now=now),
+        "read": lambda: store.do(Read(kind="kind", keys=["key"], now=now)),
+        "write": lambda: store.do(Write(changes=[Change(kind="kind", key="key", value=b"1")], now=now)),
+        "scan": lambda: store.do(Scan(kind="kind", now=now)),
     }
 
 
@@ -53,7 +54,7 @@ def the_registry_refuses_now_unless_the_store_was_opened_with_a_callers_clock(h:
     for verb, call in _registry_with_now(store, 1).items():
         with assert_raises(CallerClockRefused, verb):
             call()
-    assert_equal(store.read("kind", ["key"]), [None], "the row after a refused write")
+    assert_equal(store.do(Read(kind="kind", keys=["key"])), [None], "the row after a refused write")
 
 
 @case("L1")
@@ -73,7 +74,7 @@ def a_reserve_with_a_refused_now_reaps_nothing(h: Harness) -> None:
     with assert_raises(CallerClockRefused):
         store.reserve([QUEUE], limit=1, lease_for=LEASE, now=bounds.MAX_INSTANT)
     assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "jobs reserved by a second reserve")
-    assert_equal(store.inspect([job.id])[job.id].fence, reservation.lease.fence, "the fence of the lease")
+    assert_equal(store.do(Inspect(job_ids=[job.id]))[job.id].fence, reservation.lease.fence, "the fence of the lease")
 
 
 @case("L1")
@@ -139,7 +140,7 @@ def a_job_is_due_exactly_at_its_run_at(h: Harness) -> None:
 @case("L2", needs={Feature.LIMITS})
 def a_pause_ends_exactly_at_paused_until(h: Harness) -> None:
     until = h.now + 1000
-    h.store.configure(QUEUE, QueueSettings(paused_until=until))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(paused_until=until)))
     h.enqueue_job()
     h.advance_to(until - 1)
     assert_equal(h.reserve(), [], "reserved a microsecond before the pause ends")

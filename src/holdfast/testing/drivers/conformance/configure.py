@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.clock import HOUR, MILLISECOND, SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Settings
 from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin, QueueSettings
@@ -19,7 +20,7 @@ LIMITS = {Feature.LIMITS}
 
 
 def _configure(h: Harness, *, queue: str = QUEUE, type: str | None = None, **fields: Any) -> None:
-    h.store.configure(queue, QueueSettings(**fields), type=type)
+    h.store.do(Configure(queue=queue, settings=QueueSettings(**fields), type=type))
 
 
 def _fill(h: Harness, count: int, **fields: Any) -> list[str]:
@@ -37,42 +38,48 @@ def _reserve_for_ten_seconds(h: Harness) -> int:
 
 @case("L3", needs=LIMITS | {Feature.KEY})
 def settings_are_stored_per_queue_and_type(h: Harness) -> None:
-    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings of a new queue")
+    assert_equal(h.store.do(Settings(queue=QUEUE)), QueueSettings(), "the settings of a new queue")
     queue_settings = QueueSettings(paused_until=5, max_inflight=3, rate=2.5, burst=7, dedupe_window=SECOND)
     type_settings = QueueSettings(max_inflight=1, held_until=7, probing=True)
-    h.store.configure(QUEUE, queue_settings)
-    h.store.configure(QUEUE, type_settings, type="a")
-    assert_equal(h.store.settings(QUEUE), queue_settings, "of the queue")
-    assert_equal(h.store.settings(QUEUE, type="a"), type_settings, "of the type")
-    assert_equal(h.store.settings(QUEUE, type="b"), QueueSettings(), "of another type")
-    assert_equal(h.store.settings("other"), QueueSettings(), "of another queue")
-    assert_equal(h.connect_again().settings(QUEUE), queue_settings, "seen by another connection")
+    h.store.do(Configure(queue=QUEUE, settings=queue_settings))
+    h.store.do(Configure(queue=QUEUE, settings=type_settings, type="a"))
+    assert_equal(h.store.do(Settings(queue=QUEUE)), queue_settings, "of the queue")
+    assert_equal(h.store.do(Settings(queue=QUEUE, type="a")), type_settings, "of the type")
+    assert_equal(h.store.do(Settings(queue=QUEUE, type="b")), QueueSettings(), "of another type")
+    assert_equal(h.store.do(Settings(queue="other")), QueueSettings(), "of another queue")
+    assert_equal(h.connect_again().do(Settings(queue=QUEUE)), queue_settings, "seen by another connection")
 
 
 @case("L3", needs=LIMITS)
 def configure_replaces_all_settings_of_the_queue(h: Harness) -> None:
     _configure(h, max_inflight=3, rate=1)
     _configure(h, max_inflight=4)
-    assert_equal(h.store.settings(QUEUE), QueueSettings(max_inflight=4), "the settings")
+    assert_equal(h.store.do(Settings(queue=QUEUE)), QueueSettings(max_inflight=4), "the settings")
 
 
 @case("L3", needs=LIMITS | {Feature.KEY})
 def configure_with_only_keeps_the_other_settings(h: Harness) -> None:
     _configure(h, paused_until=5, max_inflight=3, rate=2, burst=4)
-    h.store.configure(QUEUE, QueueSettings(held_until=9, probing=True), only=("held_until", "probing"))
+    h.store.do(
+        Configure(queue=QUEUE, settings=QueueSettings(held_until=9, probing=True), only=("held_until", "probing"))
+    )
     wanted = QueueSettings(paused_until=5, max_inflight=3, rate=2, burst=4, held_until=9, probing=True)
-    assert_equal(h.store.settings(QUEUE), wanted, "after the hold")
-    h.store.configure(QUEUE, QueueSettings(rate=7), only=("rate", "burst"))
-    assert_equal(h.store.settings(QUEUE), replace(wanted, rate=7, burst=None), "after the new rate")
-    h.store.configure("new", QueueSettings(max_inflight=2, dedupe_window=SECOND), only=("max_inflight",))
-    assert_equal(h.store.settings("new"), QueueSettings(max_inflight=2), "of a queue without settings")
+    assert_equal(h.store.do(Settings(queue=QUEUE)), wanted, "after the hold")
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(rate=7), only=("rate", "burst")))
+    assert_equal(h.store.do(Settings(queue=QUEUE)), replace(wanted, rate=7, burst=None), "after the new rate")
+    h.store.do(
+        Configure(queue="new", settings=QueueSettings(max_inflight=2, dedupe_window=SECOND), only=("max_inflight",))
+    )
+    assert_equal(h.store.do(Settings(queue="new")), QueueSettings(max_inflight=2), "of a queue without settings")
 
 
 @case("L3", needs=LIMITS)
 def proposed_limits_replace_none_of_a_higher_origin(h: Harness) -> None:
     def propose(rate: float, limits_from: LimitOrigin) -> QueueSettings:
-        h.store.configure(QUEUE, QueueSettings(rate=rate, limits_from=limits_from), only=TYPE_LIMIT_FIELDS)
-        return h.store.settings(QUEUE)
+        h.store.do(
+            Configure(queue=QUEUE, settings=QueueSettings(rate=rate, limits_from=limits_from), only=TYPE_LIMIT_FIELDS)
+        )
+        return h.store.do(Settings(queue=QUEUE))
 
     of_handler = QueueSettings(rate=2, limits_from=LimitOrigin.HANDLER)
     of_settings = QueueSettings(rate=4, limits_from=LimitOrigin.SETTINGS)
@@ -81,24 +88,30 @@ def proposed_limits_replace_none_of_a_higher_origin(h: Harness) -> None:
     assert_equal(propose(3, LimitOrigin.SETTINGS), replace(of_settings, rate=3), "of the settings")
     assert_equal(propose(4, LimitOrigin.SETTINGS), of_settings, "of other settings")
     assert_equal(propose(5, LimitOrigin.HANDLER), of_settings, "of the settings, after the handler")
-    h.store.configure(QUEUE, QueueSettings(limits_from=LimitOrigin.OPERATOR), only=("max_inflight", "rate", "burst"))
+    h.store.do(
+        Configure(
+            queue=QUEUE,
+            settings=QueueSettings(limits_from=LimitOrigin.OPERATOR),
+            only=("max_inflight", "rate", "burst"),
+        )
+    )
     for origin in (LimitOrigin.HANDLER, LimitOrigin.SETTINGS):
         assert_equal(propose(6, origin), QueueSettings(limits_from=LimitOrigin.OPERATOR), f"after the {origin}")
-    h.store.configure(QUEUE, QueueSettings(), only=TYPE_LIMIT_FIELDS)
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(), only=TYPE_LIMIT_FIELDS))
     assert_equal(propose(2, LimitOrigin.HANDLER), of_handler, "after the operator has given the limits back")
 
 
 @case("L3", needs=LIMITS)
 def limits_that_are_changed_without_an_origin_are_an_operators(h: Harness) -> None:
     proposed = QueueSettings(rate=2, max_inflight=3, limits_from=LimitOrigin.SETTINGS)
-    h.store.configure(QUEUE, proposed)
-    h.store.configure(QUEUE, QueueSettings(held_until=9), only=("held_until",))
-    assert_equal(h.store.settings(QUEUE), replace(proposed, held_until=9), "after a hold")
-    h.store.configure(QUEUE, QueueSettings(max_inflight=1), only=("max_inflight",))
+    h.store.do(Configure(queue=QUEUE, settings=proposed))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(held_until=9), only=("held_until",)))
+    assert_equal(h.store.do(Settings(queue=QUEUE)), replace(proposed, held_until=9), "after a hold")
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=1), only=("max_inflight",)))
     changed = QueueSettings(rate=2, max_inflight=1, held_until=9)
-    assert_equal(h.store.settings(QUEUE), changed, "after a change of one limit")
-    h.store.configure(QUEUE, proposed, only=TYPE_LIMIT_FIELDS)
-    assert_equal(h.store.settings(QUEUE), changed, "after the same proposal again")
+    assert_equal(h.store.do(Settings(queue=QUEUE)), changed, "after a change of one limit")
+    h.store.do(Configure(queue=QUEUE, settings=proposed, only=TYPE_LIMIT_FIELDS))
+    assert_equal(h.store.do(Settings(queue=QUEUE)), changed, "after the same proposal again")
 
 
 @case("L3", needs=LIMITS)
@@ -382,7 +395,7 @@ def settings_belong_to_their_space(h: Harness) -> None:
     _configure(h, paused_until=bounds.MAX_INSTANT)
     other = h.open_other_space()
     other.enqueue([h.job()], now=h.now_or_none)
-    assert_equal(other.settings(QUEUE), QueueSettings(), "the settings in another space")
+    assert_equal(other.do(Settings(queue=QUEUE)), QueueSettings(), "the settings in another space")
     assert_equal(
         len(other.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none)), 1, "jobs reserved in another space"
     )

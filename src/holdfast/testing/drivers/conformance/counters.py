@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import DAY
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure
 from holdfast.model.bounds import MAX_COUNT, MAX_DURATION, MAX_INSTANT
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
@@ -66,7 +67,7 @@ def the_longest_delays_and_leases_fit_into_every_instant(h: Harness) -> None:
 
 @case("L3", needs={Feature.LIMITS})
 def a_rate_limit_can_be_idle_for_any_length(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(rate=1_000_000, burst=MAX_COUNT))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(rate=1_000_000, burst=MAX_COUNT)))
     for idle in (DAY, 1000 * DAY, MAX_DURATION):
         h.must_settle(Ack(h.reserve_new_job().lease))
         h.advance(idle)

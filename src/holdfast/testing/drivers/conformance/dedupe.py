@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import DAY, MINUTE
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings
@@ -83,7 +84,7 @@ def a_large_job_batch_whose_keys_are_all_none_makes_only_new_jobs(h: Harness) ->
 
 @case("L12", needs=KEYS | {Feature.LIMITS})
 def a_large_job_batch_uses_the_dedupe_window_of_its_queue(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(dedupe_window=MINUTE))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(dedupe_window=MINUTE)))
     keys = [f"key {number}" for number in range(600)]
     h.store.enqueue(h.job_batch([b"1"] * 600, keys), now=h.now_or_none)
     h.must_settle(*(Ack(reservation.lease) for reservation in h.reserve(600)))
@@ -178,7 +179,7 @@ def the_key_of_a_purged_job_is_remembered_for_the_window(h: Harness) -> None:
 
 @case("L12", needs=KEYS | {Feature.LIMITS})
 def the_window_is_a_setting_of_the_queue(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(dedupe_window=MINUTE))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(dedupe_window=MINUTE)))
     began = h.now
     reservation = h.reserve_new_job(idempotency_key="k")
     h.must_settle(Ack(reservation.lease))

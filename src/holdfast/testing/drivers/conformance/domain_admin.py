@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Domains, ForgetDomain, Resume
 from holdfast.errors import InvalidInput
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.job import State
@@ -22,7 +23,7 @@ ORDERED = OFFSETS | {Feature.LIMITS, Feature.DOMAINS, Feature.OFFSET, Feature.SC
 
 
 def _domains(h: Harness, queue: str | None = None, **options: Any) -> list[DomainInfo]:
-    return h.store.domains(queue, now=h.now_or_none, **options).items
+    return h.store.do(Domains(queue=queue, now=h.now_or_none, **options)).items
 
 
 def _only_domain(h: Harness) -> DomainInfo:
@@ -37,7 +38,11 @@ def _names(h: Harness, queue: str | None = None, **options: Any) -> list[str]:
 
 def _fill(h: Harness) -> dict[DomainStatus, DomainInfo]:
     """Make one domain of each status; return them as they must be listed, in order."""
-    h.store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT, gap_report_after=SECOND))
+    h.store.do(
+        Configure(
+            queue=QUEUE, settings=QueueSettings(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT, gap_report_after=SECOND)
+        )
+    )
     halted_at = h.now
     halting = enqueue_at(h, 0, domain="halted")[0]
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
@@ -105,7 +110,7 @@ def domains_are_listed_page_by_page(h: Harness) -> None:
     listed: list[str] = []
     cursor: str | None = None
     for _ in range(10):
-        page = h.store.domains(limit=2, after=cursor, now=h.now_or_none)
+        page = h.store.do(Domains(limit=2, after=cursor, now=h.now_or_none))
         assert len(page) <= 2, f"wanted at most 2 domains, got {len(page)}"
         listed += [info.domain for info in page]
         cursor = page.cursor
@@ -117,7 +122,7 @@ def domains_are_listed_page_by_page(h: Harness) -> None:
 @case("L11", needs=OFFSETS | {Feature.DOMAINS})
 def a_cursor_of_domains_must_come_from_domains(h: Harness) -> None:
     with assert_raises(InvalidInput):
-        h.store.domains(after="elsewhere", now=h.now_or_none)
+        h.store.do(Domains(after="elsewhere", now=h.now_or_none))
 
 
 @case("L11", needs=OFFSETS | {Feature.DOMAINS})
@@ -149,7 +154,7 @@ def the_head_of_a_running_domain_is_the_job_in_flight(h: Harness) -> None:
 
 @case("L11", needs=ORDERED)
 def a_halted_domain_without_open_jobs_is_listed(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(on_exhausted=OnExhausted.HALT))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
     dead = h.reserve_new_job(domain="d")
     h.must_settle(Fail(dead.lease, reason="no"))
     info = _only_domain(h)
@@ -161,14 +166,14 @@ def a_halted_domain_without_open_jobs_is_listed(h: Harness) -> None:
 def a_domain_with_open_jobs_is_not_forgotten(h: Harness) -> None:
     end_offsets(h, 1)
     enqueue_at(h, 2)
-    assert not h.store.forget_domain(QUEUE, "d"), "wanted a domain with a ready job to stay"
+    assert not h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted a domain with a ready job to stay"
     running = h.reserve_one()
-    assert not h.store.forget_domain(QUEUE, "d"), "wanted a domain with a running job to stay"
+    assert not h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted a domain with a running job to stay"
     assert ask(h, 1).past, "wanted the offset to stay ended"
     h.must_settle(Ack(running.lease))
-    assert h.store.forget_domain(QUEUE, "d"), "wanted the domain forgotten"
-    assert not h.store.forget_domain(QUEUE, "d"), "wanted nothing more to forget"
-    assert not h.store.forget_domain(QUEUE, "unknown"), "wanted nothing to forget"
+    assert h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted the domain forgotten"
+    assert not h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted nothing more to forget"
+    assert not h.store.do(ForgetDomain(queue=QUEUE, domain="unknown")), "wanted nothing to forget"
 
 
 @case("L11", needs=OFFSETS | {Feature.DOMAINS})
@@ -177,7 +182,7 @@ def a_forgotten_offset_is_new(h: Harness) -> None:
     end = job_at(h, 1, domain="e")
     h.enqueue(end)
     run_all(h)
-    assert h.store.forget_domain(QUEUE, "d"), "wanted the domain forgotten"
+    assert h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted the domain forgotten"
     enqueue_at(h, 1)
     assert_equal(run_all(h), [1], "what ran again")
     assert ask(h, 1, domain="e").past, "wanted the other domain unchanged"
@@ -186,12 +191,14 @@ def a_forgotten_offset_is_new(h: Harness) -> None:
 
 @case("L11", needs=ORDERED)
 def forgetting_a_domain_ends_its_halt_and_moves_its_start_back(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT))
-    assert h.store.resume(QUEUE, "d", position=5, now=h.now_or_none), "wanted the position moved"
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(gaps=Gaps.WAIT, on_exhausted=OnExhausted.HALT)))
+    assert h.store.do(Resume(queue=QUEUE, domain="d", position=5, now=h.now_or_none)), "wanted the position moved"
     dead = enqueue_at(h, 5)[0]
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
-    assert h.store.forget_domain(QUEUE, "d"), "wanted the domain forgotten"
-    assert not h.store.resume(QUEUE, "d", ResumeAction.RETRY, now=h.now_or_none), "wanted nothing to resume"
+    assert h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted the domain forgotten"
+    assert not h.store.do(Resume(queue=QUEUE, domain="d", action=ResumeAction.RETRY, now=h.now_or_none)), (
+        "wanted nothing to resume"
+    )
     assert_equal(h.state(dead), State.DEAD, "the state of the dead job")
     enqueue_at(h, 5, 0)
     assert_equal(run_all(h), [0], "what runs before the gap")
@@ -201,7 +208,7 @@ def forgetting_a_domain_ends_its_halt_and_moves_its_start_back(h: Harness) -> No
 def a_job_whose_offset_is_open_again_is_not_requeued(h: Harness) -> None:
     first = enqueue_at(h, 5)[0]
     h.cancel(first)
-    assert h.store.forget_domain(QUEUE, "d"), "wanted the domain forgotten"
+    assert h.store.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted the domain forgotten"
     second = enqueue_at(h, 5)[0]
     assert_equal(h.requeue(first), [False], "requeued while another job has the offset")
     assert_equal(h.state(first), State.CANCELLED, "the state of the first job")
@@ -215,6 +222,6 @@ def domains_belong_to_their_space(h: Harness) -> None:
     end_offsets(h, 1)
     enqueue_at(h, 2, domain="e")
     other = h.open_other_space()
-    assert_equal(other.domains(now=h.now_or_none).items, [], "the domains of another space")
-    assert not other.forget_domain(QUEUE, "d"), "wanted nothing to forget in another space"
+    assert_equal(other.do(Domains(now=h.now_or_none)).items, [], "the domains of another space")
+    assert not other.do(ForgetDomain(queue=QUEUE, domain="d")), "wanted nothing to forget in another space"
     assert ask(h, 1).past, "wanted the offset to stay ended"

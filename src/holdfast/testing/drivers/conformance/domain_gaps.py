@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Domains, Resume
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.job import JobRecord
@@ -26,17 +27,19 @@ PASS_AFTER = 60 * SECOND
 
 
 def _wait_for_gaps(h: Harness, **settings: Any) -> None:
-    h.store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT, **settings))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(gaps=Gaps.WAIT, **settings)))
 
 
 def _domain(h: Harness, name: str = "d") -> DomainInfo:
-    domains = h.store.domains(QUEUE, name=name, now=h.now_or_none).items
+    domains = h.store.do(Domains(queue=QUEUE, name=name, now=h.now_or_none)).items
     assert_equal(len(domains), 1, "the domains")
     return domains[0]
 
 
 def _move_to(h: Harness, position: int) -> None:
-    assert h.store.resume(QUEUE, "d", position=position, now=h.now_or_none), "wanted the position moved"
+    assert h.store.do(Resume(queue=QUEUE, domain="d", position=position, now=h.now_or_none)), (
+        "wanted the position moved"
+    )
 
 
 @case("L11", needs=GAPS | {Feature.DOMAINS})
@@ -267,7 +270,7 @@ def a_queue_that_passes_gaps_from_now_on_lets_its_domains_go_on(h: Harness) -> N
     enqueue_at(h, 1)
     enqueue_at(h, 5, domain="e")
     assert_equal(h.reserve(9), [], "reserved while the queue waits")
-    h.store.configure(QUEUE, QueueSettings(), only=["gaps"])
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(), only=["gaps"]))
     assert_equal(_domain(h).status, DomainStatus.OPEN, "the status")
     assert_equal([reservation.job.offset for reservation in h.reserve(9)], [1, 5], "reserved")
 
@@ -315,9 +318,11 @@ def moving_the_position_ends_a_gap(h: Harness) -> None:
 @case("L11", needs=RESUME)
 def moving_the_position_to_where_it_is_changes_nothing(h: Harness) -> None:
     _wait_for_gaps(h)
-    assert not h.store.resume(QUEUE, "d", position=0, now=h.now_or_none), "wanted nothing to change"
+    assert not h.store.do(Resume(queue=QUEUE, domain="d", position=0, now=h.now_or_none)), "wanted nothing to change"
     _move_to(h, 7)
-    assert not h.store.resume(QUEUE, "d", position=7, now=h.now_or_none), "wanted nothing to change again"
+    assert not h.store.do(Resume(queue=QUEUE, domain="d", position=7, now=h.now_or_none)), (
+        "wanted nothing to change again"
+    )
     enqueue_at(h, 0)
     assert_equal(run_all(h), [0], "an offset below the position")
 
@@ -326,7 +331,7 @@ def moving_the_position_to_where_it_is_changes_nothing(h: Harness) -> None:
 def a_resume_looks_for_a_gap_also_if_nothing_changes(h: Harness) -> None:
     _wait_for_gaps(h)
     enqueue_at(h, 1)
-    assert not h.store.resume(QUEUE, "d", now=h.now_or_none), "wanted nothing to change"
+    assert not h.store.do(Resume(queue=QUEUE, domain="d", now=h.now_or_none)), "wanted nothing to change"
     info = _domain(h)
     assert_equal((info.waits_for, info.waiting_since), (0, h.now), "what the domain waits for, and since when")
 
@@ -352,7 +357,7 @@ def a_halted_domain_waits_for_no_offset_until_it_is_resumed(h: Harness) -> None:
     assert_equal(h.reserve(9), [], "reserved while halted")
     info = _domain(h)
     assert_equal((info.status, info.waits_for), (DomainStatus.HALTED, None), "the halted domain")
-    assert h.store.resume(QUEUE, "d", now=h.now_or_none), "wanted the domain resumed"
+    assert h.store.do(Resume(queue=QUEUE, domain="d", now=h.now_or_none)), "wanted the domain resumed"
     info = _domain(h)
     assert_equal((info.waits_for, info.waiting_since), (1, h.now), "what the domain waits for, and since when")
     assert_equal(h.reserve(9), [], "reserved behind the gap")

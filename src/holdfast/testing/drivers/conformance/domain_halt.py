@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Resume
 from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
@@ -22,7 +23,7 @@ HALT_BY_OFFSET = HALT | {Feature.OFFSET}
 
 
 def _halt_on_exhaustion(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(on_exhausted=OnExhausted.HALT))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(on_exhausted=OnExhausted.HALT)))
 
 
 def _reserve_first(h: Harness, **fields: Any) -> tuple[Reservation, str]:
@@ -46,7 +47,7 @@ def _assert_halted(h: Harness, dead: str) -> None:
 
 
 def _resume(h: Harness, action: ResumeAction) -> None:
-    assert h.store.resume(QUEUE, "d", action, now=h.now_or_none), "wanted the domain resumed"
+    assert h.store.do(Resume(queue=QUEUE, domain="d", action=action, now=h.now_or_none)), "wanted the domain resumed"
 
 
 # What halts a domain --------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def a_repeated_fail_halts_once(h: Harness) -> None:
 @case("L11", needs=HALT)
 def a_halted_domain_stays_halted_when_the_queue_does_not_halt_any_more(h: Harness) -> None:
     dead, second = _halt(h)
-    h.store.configure(QUEUE, QueueSettings())
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings()))
     _assert_halted(h, dead)
     _resume(h, ResumeAction.RESUME)
     running = h.reserve_one()
@@ -174,7 +175,9 @@ def a_halt_is_seen_by_another_connection(h: Harness) -> None:
     _, second = _halt(h)
     other = h.connect_again()
     assert_equal(other.reserve([QUEUE], limit=9, lease_for=LEASE, now=h.now_or_none), [], "reserved")
-    assert other.resume(QUEUE, "d", ResumeAction.SKIP, now=h.now_or_none), "wanted the domain resumed"
+    assert other.do(Resume(queue=QUEUE, domain="d", action=ResumeAction.SKIP, now=h.now_or_none)), (
+        "wanted the domain resumed"
+    )
     assert_equal(h.reserve_ids(9), [second], "reserved after the halt")
 
 
@@ -264,7 +267,7 @@ def requeueing_the_halting_job_is_a_retry(h: Harness) -> None:
     assert_equal(again.job.id, dead, "reserved after the requeue")
     h.must_settle(Ack(again.lease))
     assert_equal(h.reserve_ids(9), [second], "the next job")
-    assert not h.store.resume(QUEUE, "d", now=h.now_or_none), "wanted nothing to resume"
+    assert not h.store.do(Resume(queue=QUEUE, domain="d", now=h.now_or_none)), "wanted nothing to resume"
 
 
 @case("L11", needs=HALT | {Feature.JOBS})
@@ -282,7 +285,9 @@ def purging_the_halting_job_is_a_skip(h: Harness) -> None:
     dead, second = _halt(h)
     assert_equal(h.purge(dead), [True], "purged")
     assert_equal(h.reserve_ids(9), [second], "reserved")
-    assert not h.store.resume(QUEUE, "d", ResumeAction.RETRY, now=h.now_or_none), "wanted nothing to resume"
+    assert not h.store.do(Resume(queue=QUEUE, domain="d", action=ResumeAction.RETRY, now=h.now_or_none)), (
+        "wanted nothing to resume"
+    )
 
 
 @case("L11", needs=HALT | {Feature.JOBS})
@@ -299,8 +304,12 @@ def cancelling_a_job_of_a_halted_domain_does_not_end_the_halt(h: Harness) -> Non
 def a_domain_that_is_not_halted_cannot_be_resumed(h: Harness) -> None:
     first, _ = _reserve_first(h)
     for action in ResumeAction:
-        assert not h.store.resume(QUEUE, "d", action, now=h.now_or_none), f"wanted nothing to {action}"
-        assert not h.store.resume(QUEUE, "unknown", action, now=h.now_or_none), f"wanted no domain to {action}"
+        assert not h.store.do(Resume(queue=QUEUE, domain="d", action=action, now=h.now_or_none)), (
+            f"wanted nothing to {action}"
+        )
+        assert not h.store.do(Resume(queue=QUEUE, domain="unknown", action=action, now=h.now_or_none)), (
+            f"wanted no domain to {action}"
+        )
     assert_equal(h.reserve(9), [], "reserved while the first job runs")
     h.must_settle(Ack(first.lease))
 
@@ -311,7 +320,10 @@ def one_of_two_callers_resumes_a_domain(h: Harness) -> None:
     stores = [h.connect_again() for _ in range(2)]
     now = h.now_or_none
     answers = h.run_concurrently(
-        *[lambda store=store: store.resume(QUEUE, "d", ResumeAction.RETRY, now=now) for store in stores]
+        *[
+            lambda store=store: store.do(Resume(queue=QUEUE, domain="d", action=ResumeAction.RETRY, now=now))
+            for store in stores
+        ]
     )
     assert_equal(sorted(answers), [False, True], "the answers")
     running = h.reserve(9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings
@@ -107,7 +108,7 @@ def a_scheduled_smaller_offset_blocks_its_domain(h: Harness) -> None:
 
 @case("L11", needs=OFFSETS | {Feature.LIMITS, Feature.LIMIT_KEY, Feature.JOBS})
 def a_smaller_offset_takes_the_turn_from_a_head_whose_key_is_full(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(key_max_inflight=1))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(key_max_inflight=1)))
     running = h.reserve_new_job(limit_key="k")
     full = enqueue_at(h, 5, limit_key="k")[0]
     assert_equal(h.reserve(9), [], "reserved while the key is full")

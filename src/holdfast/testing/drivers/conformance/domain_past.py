@@ -9,7 +9,7 @@ from functools import partial
 from holdfast.clock import DAY
 from holdfast.drivers.answers import Stored
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Enqueue, LeaseTerms
+from holdfast.drivers.requests import Enqueue, LeaseTerms, Trim
 from holdfast.drivers.store import Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
@@ -198,7 +198,7 @@ def a_past_offset_is_known_after_its_job_is_purged(h: Harness) -> None:
 def a_past_offset_is_known_after_its_job_is_trimmed(h: Harness) -> None:
     end_offsets(h, 4)
     h.advance(9 * DAY)
-    assert_equal(h.store.trim(now=h.now).jobs, 1, "trimmed")
+    assert_equal(h.store.do(Trim(now=h.now)).jobs, 1, "trimmed")
     job = job_at(h, 4)
     assert_equal(h.enqueue(job), [Enqueued(id=job.id, existed=True, past=True)], "the answer")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Inspect
+from holdfast.drivers.requests import Configure, Inspect
 from holdfast.model.job import State
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -300,7 +300,7 @@ def a_job_that_waits_for_its_turn_uses_no_capacity_of_its_queue(h: Harness) -> N
     h.enqueue_job(domain="d", type="a")
     first = h.enqueue_job(type="b")
     h.enqueue_job(type="a")
-    h.store.configure(head.job.queue, QueueSettings(max_inflight=2))
+    h.store.do(Configure(queue=head.job.queue, settings=QueueSettings(max_inflight=2)))
     assert_equal(h.reserve_ids(9), [first.id], "the answer")
 
 

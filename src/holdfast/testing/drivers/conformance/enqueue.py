@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Inspect
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import State
@@ -131,7 +132,7 @@ def one_invalid_record_refuses_the_whole_batch(h: Harness) -> None:
     good, bad, other = h.job(), h.job(priority=10), h.job()
     with assert_raises(InvalidInput):
         h.enqueue(good, bad, other)
-    assert_equal(h.store.inspect([good.id, bad.id, other.id]), {}, "the stored jobs")
+    assert_equal(h.store.do(Inspect(job_ids=[good.id, bad.id, other.id])), {}, "the stored jobs")
 
 
 @case("L9")
@@ -189,7 +190,9 @@ def one_invalid_job_refuses_the_whole_job_batch(h: Harness) -> None:
     ):
         with assert_raises(InvalidInput):
             h.store.enqueue(bad, now=h.now_or_none)
-        assert_equal(h.store.inspect([job_id for job_id in bad.ids if " " not in job_id]), {}, "the stored jobs")
+        assert_equal(
+            h.store.do(Inspect(job_ids=[job_id for job_id in bad.ids if " " not in job_id])), {}, "the stored jobs"
+        )
 
 
 @case("L7")

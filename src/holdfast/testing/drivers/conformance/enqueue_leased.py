@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.clock import MINUTE
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Enqueue, LeaseTerms
+from holdfast.drivers.requests import Configure, Enqueue, LeaseTerms
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Reservation
@@ -173,7 +173,7 @@ def jobs_of_a_paused_or_limited_queue_are_not_leased(h: Harness) -> None:
         )
     ):
         queue = f"{QUEUE}{number}"
-        h.store.configure(queue, settings, type=type_)
+        h.store.do(Configure(queue=queue, settings=settings, type=type_))
         _, reservations = enqueue_leased(h, large_batch(h, queue=queue))
         assert_equal(reservations, [], f"the leases under {settings}")
         assert_equal(

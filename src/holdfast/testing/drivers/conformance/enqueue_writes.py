@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Enqueue, Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, WriteRefused
 from holdfast.model import bounds
@@ -27,13 +28,13 @@ def _change(key: str, value: bytes | None, **fields: Any) -> Change:
 
 
 def _write_row(h: Harness, key: str, **fields: Any) -> Entry:
-    [entry] = h.store.write([_change(key, b"old", **fields)], now=h.now_or_none)
+    [entry] = h.store.do(Write(changes=[_change(key, b"old", **fields)], now=h.now_or_none))
     assert entry is not None, "wanted the row written"
     return entry
 
 
 def _rows(h: Harness) -> dict[str, bytes | None]:
-    return {entry.key: entry.value for entry in h.store.scan(KIND, now=h.now_or_none)}
+    return {entry.key: entry.value for entry in h.store.do(Scan(kind=KIND, now=h.now_or_none))}
 
 
 def _ids(h: Harness) -> list[str]:
@@ -41,7 +42,7 @@ def _ids(h: Harness) -> list[str]:
 
 
 def _enqueue(h: Harness, jobs: Sequence[JobRecord], *writes: Change) -> list[Enqueued]:
-    return h.store.enqueue(jobs, writes=writes, now=h.now_or_none)
+    return h.store.do(Enqueue(jobs=jobs, writes=writes, now=h.now_or_none)).answers
 
 
 def _new(*jobs: JobRecord) -> list[Enqueued]:
@@ -62,7 +63,7 @@ def writes_commit_with_their_jobs(h: Harness) -> None:
     assert_equal(_ids(h), [job.id for job in jobs], "the jobs")
     assert_equal(_rows(h), {"new": b"1", "known": b"2", "any": b"3"}, "the rows")
     assert_equal(sorted(h.reserve_ids(2)), [job.id for job in jobs], "the reserved jobs")
-    [new, changed] = h.store.read(KIND, ["new", "known"], now=h.now_or_none)
+    [new, changed] = h.store.do(Read(kind=KIND, keys=["new", "known"], now=h.now_or_none))
     assert new is not None, "wanted the new row"
     assert_equal(new.expires_at, h.now + 10, "expires_at")
     assert changed is not None, "wanted the known row"
@@ -78,7 +79,7 @@ def a_refused_write_stores_no_job_and_no_row(h: Harness) -> None:
         _enqueue(h, jobs, *writes)
     [error] = caught
     assert_equal((error.job_id, error.kind, error.key), (jobs[0].id, KIND, "there"), "the attributes of the error")
-    assert_equal(h.store.scan(KIND, now=h.now_or_none), [existing], "the rows")
+    assert_equal(h.store.do(Scan(kind=KIND, now=h.now_or_none)), [existing], "the rows")
     assert_equal(h.enqueue(*jobs), _new(*jobs), "the answers of an enqueue with the same ids and key")
 
 
@@ -130,7 +131,7 @@ def writes_are_bounded_name_every_key_once_and_belong_to_a_job(h: Harness) -> No
         ("an entry", [job], [Entry(key="key", value=b"1", version=1)]),
     ):
         with assert_raises(InvalidInput, what):
-            h.store.enqueue(jobs, writes=writes, now=h.now_or_none)  # type: ignore[arg-type]  # invalid on purpose
+            h.store.do(Enqueue(jobs=jobs, writes=writes, now=h.now_or_none))  # type: ignore[arg-type]  # invalid on purpose
     assert_equal((_ids(h), _rows(h)), ([], {}), "jobs and rows")
     other = Change(kind="other", key="key", value=b"1")
     _enqueue(h, [job], change, other)
@@ -143,7 +144,7 @@ def many_jobs_and_writes_are_stored_in_one_call(h: Harness) -> None:
     writes = [_change(f"key-{number:03}", b"1", version=0) for number in range(600)]
     assert_equal(_enqueue(h, jobs, *writes), _new(*jobs), "the answers")
     assert_equal(len(h.store.find(limit=1000).items), 600, "the number of jobs")
-    assert_equal(len(h.store.scan(KIND, limit=1000, now=h.now_or_none)), 600, "the number of rows")
+    assert_equal(len(h.store.do(Scan(kind=KIND, limit=1000, now=h.now_or_none))), 600, "the number of rows")
 
 
 @case("L12", "L2", needs=WRITES)
@@ -159,7 +160,7 @@ def a_write_of_an_enqueue_treats_an_expired_row_as_absent(h: Harness) -> None:
 
 def _try_enqueue(h: Harness, store: Store, job: JobRecord, writes: Sequence[Change]) -> list[Enqueued] | None:
     try:
-        return store.enqueue([job], writes=writes, now=h.now_or_none)
+        return store.do(Enqueue(jobs=[job], writes=writes, now=h.now_or_none)).answers
     except WriteRefused:
         return None
 

@@ -39,7 +39,7 @@ def a_small_space_is_counted_exactly(h: Harness) -> None:
     _fill(h)
     for states in (None, (State.READY,), (State.INFLIGHT, State.DEAD), (State.DONE, State.CANCELLED)):
         for queues in (None, [QUEUE], ["second"], ["unknown"]):
-            wanted = h.store.counts(queues, states=states, now=h.now_or_none)
+            wanted = h.store.do(Counts(queues=queues, states=states, now=h.now_or_none))
             found = _estimate(h, queues, states)
             assert_equal(found, wanted, f"the numbers of {queues} and {states}")
             ages = [[row.oldest_ready_age for row in rows] for rows in (found, wanted)]

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Extend
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -186,11 +187,13 @@ def a_field_that_a_note_omits_stays_unchanged(h: Harness) -> None:
 @case("L9", needs=NOTES)
 def a_note_belongs_to_the_job_it_names(h: Harness) -> None:
     first, second = h.reserve_new_job(), h.reserve_new_job()
-    h.store.extend(
-        [first.lease, second.lease],
-        lease_for=LEASE,
-        notes={second.job.id: Note(progress=b"2"), "unknown": Note(progress=b"3")},
-        now=h.now_or_none,
+    h.store.do(
+        Extend(
+            leases=[first.lease, second.lease],
+            lease_for=LEASE,
+            notes={second.job.id: Note(progress=b"2"), "unknown": Note(progress=b"3")},
+            now=h.now_or_none,
+        )
     )
     assert_equal(h.inspect(first.job.id).note, None, "the note of the first")
     assert_equal(h.inspect(second.job.id).note, Note(progress=b"2"), "the note of the second")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.clock import SECOND
 from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import FIND_BYTES
+from holdfast.drivers.requests import FIND_BYTES, AnyOpen, Counts, Find, Inspect
 from holdfast.errors import InvalidInput
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
@@ -25,7 +25,7 @@ JOBS = {Feature.JOBS}
 
 @case("L9")
 def get_and_inspect_find_no_unknown_job(h: Harness) -> None:
-    assert_equal((h.store.get("unknown"), h.store.inspect(["unknown"])), (None, {}), "get and inspect")
+    assert_equal((h.store.get("unknown"), h.store.do(Inspect(job_ids=["unknown"]))), (None, {}), "get and inspect")
 
 
 @case("L4", needs=JOBS)
@@ -44,9 +44,9 @@ def inspect_returns_each_known_job_of_any_state_once(h: Harness) -> None:
     done, inflight, ready = h.reserve_new_job(), h.reserve_new_job(), h.enqueue_job()
     h.must_settle(Ack(done.lease))
     ids = (ready.id, done.job.id, inflight.job.id)
-    found = h.store.inspect([*ids, "unknown", ready.id])
+    found = h.store.do(Inspect(job_ids=[*ids, "unknown", ready.id]))
     assert_equal({job_id: one.job for job_id, one in found.items()}, {job_id: h.get(job_id) for job_id in ids}, "jobs")
-    assert_equal(h.store.inspect([]), {}, "no jobs")
+    assert_equal(h.store.do(Inspect(job_ids=[])), {}, "no jobs")
 
 
 @case("L9")
@@ -64,9 +64,9 @@ def inspect_without_payloads_leaves_out_only_contents(h: Harness) -> None:
             job=replace(one.job, payload=b"", result=None),
             note=None if one.note is None else replace(one.note, progress=None, checkpoint=None),
         )
-        for job_id, one in h.store.inspect(ids).items()
+        for job_id, one in h.store.do(Inspect(job_ids=ids)).items()
     }
-    assert_equal(h.store.inspect(ids, payloads=False), wanted, "the jobs without their contents")
+    assert_equal(h.store.do(Inspect(job_ids=ids, payloads=False)), wanted, "the jobs without their contents")
 
 
 @case("L9")
@@ -114,12 +114,12 @@ def find_returns_every_job_page_by_page(h: Harness) -> None:
 @case("L9", needs=JOBS)
 def find_returns_the_newest_jobs_first_if_asked(h: Harness) -> None:
     ids = _one_of_each_state(h)
-    newest = h.store.find(newest=True)
+    newest = h.store.do(Find(newest=True))
     assert_equal([job.id for job in newest.items], sorted(ids.values(), reverse=True), "the ids")
     assert_equal(newest.cursor, None, "the cursor at the end")
     where = JobFilter(states=(State.DEAD, State.READY), queue=QUEUE)
     wanted = sorted((ids[State.DEAD], ids[State.READY]), reverse=True)
-    assert_equal([job.id for job in h.store.find(where, newest=True)], wanted, "the ids of a filtered list")
+    assert_equal([job.id for job in h.store.do(Find(where=where, newest=True))], wanted, "the ids of a filtered list")
 
 
 @case("L9", needs=JOBS)
@@ -130,7 +130,7 @@ def find_returns_every_job_page_by_page_the_newest_first(h: Harness) -> None:
         found: list[str] = []
         cursor = None
         for _ in range(len(wanted)):
-            page = h.store.find(where, limit=1, after=cursor, newest=True)
+            page = h.store.do(Find(where=where, limit=1, after=cursor, newest=True))
             found += [job.id for job in page]
             cursor = page.cursor
         assert_equal((found, cursor), (wanted, None), f"the jobs for {where}, and the last cursor")
@@ -152,7 +152,7 @@ def a_page_of_large_jobs_is_bounded_by_their_bytes(h: Harness) -> None:
         for where in (JobFilter(), JobFilter(type=TYPE)):
             pages, cursor = [], None
             for _ in range(2):
-                page = h.store.find(where, after=cursor, newest=newest)
+                page = h.store.do(Find(where=where, after=cursor, newest=newest))
                 pages.append([job.id for job in page])
                 cursor = page.cursor
             assert_equal((pages, cursor), ([wanted[:3], wanted[3:]], None), "the pages, and the last cursor")
@@ -233,35 +233,35 @@ def find_refuses_invalid_page_sizes(h: Harness) -> None:
 
 @case("L9", needs=JOBS)
 def a_job_is_open_until_it_has_ended(h: Harness) -> None:
-    any_open = [h.store.any_open([QUEUE], [TYPE])]
+    any_open = [h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE]))]
     h.enqueue_job()
-    any_open.append(h.store.any_open([QUEUE], [TYPE]))
+    any_open.append(h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE])))
     reservation = h.reserve_one()
-    any_open.append(h.store.any_open([QUEUE], [TYPE]))
+    any_open.append(h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE])))
     h.advance(LEASE)
-    any_open.append(h.store.any_open([QUEUE], [TYPE]))  # expired but not yet reaped
+    any_open.append(h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE])))  # expired but not yet reaped
     h.reap()
     reservation = h.reserve_one()
     h.must_settle(Ack(reservation.lease))
-    any_open.append(h.store.any_open([QUEUE], [TYPE]))
+    any_open.append(h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE])))
     assert_equal(any_open, [False, True, True, True, False], "any_open for: no job, ready, running, expired, done")
 
 
 @case("L9", needs={Feature.SCHEDULE, Feature.JOBS})
 def a_scheduled_job_is_open(h: Harness) -> None:
     h.enqueue_job(run_at=h.now + SECOND)
-    assert h.store.any_open([QUEUE], [TYPE]), "wanted the scheduled job to be open"
+    assert h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE])), "wanted the scheduled job to be open"
 
 
 @case("L9", needs={Feature.DOMAIN, Feature.JOBS})
 def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
     h.enqueue_job(domain="d", type="first")
     h.enqueue_job(domain="d", type="second")
-    any_open = [h.store.any_open([QUEUE], ["second"])]
+    any_open = [h.store.do(AnyOpen(queues=[QUEUE], types=["second"]))]
     [reservation] = h.reserve(5)
-    any_open.append(h.store.any_open([QUEUE], ["second"]))
+    any_open.append(h.store.do(AnyOpen(queues=[QUEUE], types=["second"])))
     h.must_settle(Ack(reservation.lease))
-    any_open.append(h.store.any_open([QUEUE], ["first"]))
+    any_open.append(h.store.do(AnyOpen(queues=[QUEUE], types=["first"])))
     assert_equal(
         any_open,
         [True, True, False],
@@ -273,16 +273,16 @@ def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
 def any_open_filters_by_queue_and_type(h: Harness) -> None:
     h.enqueue_job(queue="a", type="x")
     h.reserve_new_job(queue="b", type="y")
-    answers = {(queue, type_): h.store.any_open([queue], [type_]) for queue in "ab" for type_ in "xy"}
+    answers = {(queue, type_): h.store.do(AnyOpen(queues=[queue], types=[type_])) for queue in "ab" for type_ in "xy"}
     wanted = {("a", "x"): True, ("a", "y"): False, ("b", "x"): False, ("b", "y"): True}
     assert_equal(answers, wanted, "any_open by queue and type")
-    assert h.store.any_open(["c", "b", "b"], ["z", "y"]), "wanted one of several queues and types"
+    assert h.store.do(AnyOpen(queues=["c", "b", "b"], types=["z", "y"])), "wanted one of several queues and types"
 
 
 @case("L9", needs={Feature.SPACES, Feature.JOBS})
 def any_open_sees_only_its_own_space(h: Harness) -> None:
     h.enqueue_job()
-    assert not h.store.space("other").any_open([QUEUE], [TYPE]), "wanted no open job in another space"
+    assert not h.store.space("other").do(AnyOpen(queues=[QUEUE], types=[TYPE])), "wanted no open job in another space"
 
 
 @case("L9", needs={Feature.JOBS, Feature.SCHEDULE})
@@ -323,11 +323,11 @@ def counts_filters_by_state(h: Harness) -> None:
     ):
         words = {*states, "scheduled"} if State.READY in states else set(states)
         wanted: dict[str, Any] = {word: number for word, number in every.items() if word in words}
-        counts = h.store.counts(states=states, now=h.now_or_none)
+        counts = h.store.do(Counts(states=states, now=h.now_or_none))
         assert_equal(counts, [QueueCounts(queue=QUEUE, type=TYPE, **wanted)], f"counts of {', '.join(states)}")
-    assert_equal(h.store.counts(states=(), now=h.now_or_none), [], "counts of no state")
+    assert_equal(h.store.do(Counts(states=(), now=h.now_or_none)), [], "counts of no state")
     with assert_raises(InvalidInput, "an unknown state"):
-        h.store.counts(states=["lost"])  # type: ignore[list-item] # the mistake that is tested
+        h.store.do(Counts(states=["lost"]))  # type: ignore[list-item] # the mistake that is tested
 
 
 @case("L2", needs={Feature.SCHEDULE, Feature.JOBS})

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure
 from holdfast.model import bounds, transition
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
@@ -263,7 +264,7 @@ def isolated_jobs_can_be_passed_over(h: Harness) -> None:
 @case("L7", needs={Feature.LIMITS})
 def an_isolated_job_of_a_paused_queue_stops_nobody(h: Harness) -> None:
     enqueue_isolated(h, queue="paused")
-    h.store.configure("paused", QueueSettings(paused_until=bounds.MAX_INSTANT))
+    h.store.do(Configure(queue="paused", settings=QueueSettings(paused_until=bounds.MAX_INSTANT)))
     other = h.enqueue_job()
     queues = ["paused", other.queue]
     assert_equal(h.reserve_ids(10, queues=queues, isolation=Isolation.STOP), [other.id], "the answer")

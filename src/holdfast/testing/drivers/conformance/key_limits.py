@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Enqueue, LeaseTerms
+from holdfast.drivers.requests import Configure, Enqueue, LeaseTerms, Requeue, Settings
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
@@ -25,7 +25,9 @@ BACKLOG = 12_000  # jobs: more than one reserve may set aside
 
 def configure_keys(h: Harness, queue: str = QUEUE, **fields: Any) -> None:
     """Set the limits of each key of a queue, for example ``max_inflight=2``."""
-    h.store.configure(queue, QueueSettings(**{f"key_{name}": value for name, value in fields.items()}))
+    h.store.do(
+        Configure(queue=queue, settings=QueueSettings(**{f"key_{name}": value for name, value in fields.items()}))
+    )
 
 
 def fill(h: Harness, key: str | None, count: int, **fields: Any) -> list[str]:
@@ -53,7 +55,7 @@ def a_limit_key_is_stored_with_its_job(h: Harness) -> None:
     reservation = h.reserve_one()
     assert_equal(reservation.job.limit_key, "host äöü/1", "the key of the reserved job")
     h.must_settle(Fail(reservation.lease, "for good"))
-    h.store.requeue([job], now=h.now_or_none)
+    h.store.do(Requeue(job_ids=[job], now=h.now_or_none))
     assert_equal(h.reserve_one().job.limit_key, "host äöü/1", "the key of the requeued job")
 
 
@@ -77,19 +79,19 @@ def a_limit_key_without_limits_limits_nothing(h: Harness) -> None:
 @case("L3", needs=KEY_LIMITS)
 def key_limits_are_stored_with_the_settings_of_the_queue(h: Harness) -> None:
     settings = QueueSettings(max_inflight=9, key_max_inflight=2, key_rate=2.5, key_burst=7)
-    h.store.configure(QUEUE, settings)
-    assert_equal(h.store.settings(QUEUE), settings, "the settings")
-    h.store.configure(QUEUE, QueueSettings(key_rate=3), only=("key_rate", "key_burst"))
+    h.store.do(Configure(queue=QUEUE, settings=settings))
+    assert_equal(h.store.do(Settings(queue=QUEUE)), settings, "the settings")
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(key_rate=3), only=("key_rate", "key_burst")))
     wanted = QueueSettings(max_inflight=9, key_max_inflight=2, key_rate=3)
-    assert_equal(h.connect_again().settings(QUEUE), wanted, "after a new rate")
+    assert_equal(h.connect_again().do(Settings(queue=QUEUE)), wanted, "after a new rate")
 
 
 @case("L3", needs=KEY_LIMITS)
 def key_limits_of_a_type_are_refused(h: Harness) -> None:
     with assert_raises(InvalidInput):
-        h.store.configure(QUEUE, QueueSettings(key_max_inflight=1), type="a")
+        h.store.do(Configure(queue=QUEUE, settings=QueueSettings(key_max_inflight=1), type="a"))
     with assert_raises(InvalidInput):
-        h.store.configure(QUEUE, QueueSettings(key_rate=1), only=["key_rate"])
+        h.store.do(Configure(queue=QUEUE, settings=QueueSettings(key_rate=1), only=["key_rate"]))
 
 
 # Jobs in flight ------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ def a_job_of_a_type_that_nobody_reserves_does_not_take_the_place_of_its_key(h: H
         assert_equal(reservation.job.id, job, "reserved")
         assert_equal(h.reserve(5), [], "reserved while the key is full, of any type")
         h.must_settle(Ack(reservation.lease))
-    h.store.configure(QUEUE, QueueSettings(paused_until=bounds.MAX_INSTANT), type="unknown")
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(paused_until=bounds.MAX_INSTANT), type="unknown"))
     [last] = fill(h, "a", 1, type="known")
     assert_equal(h.reserve_ids(5), [last], "reserved beside a paused type")
 
@@ -209,17 +211,17 @@ def key_limits_count_their_own_queue_and_space_only(h: Harness) -> None:
     assert_equal(len(h.reserve(9)), 1, "jobs reserved in the queue")
     if h.capabilities.has(Feature.SPACES):
         other = h.open_other_space()
-        other.configure(QUEUE, QueueSettings(key_max_inflight=1))
+        other.do(Configure(queue=QUEUE, settings=QueueSettings(key_max_inflight=1)))
         other.enqueue([h.job(limit_key="a")], now=h.now_or_none)
         assert_equal(len(other.reserve([QUEUE], limit=9, lease_for=LEASE, now=h.now_or_none)), 1, "in another space")
 
 
 @case("L3", needs=KEY_LIMITS)
 def key_limits_apply_beside_the_limits_of_queue_and_type(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(max_inflight=4, key_max_inflight=2))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=4, key_max_inflight=2)))
     a, b = fill(h, "a", 3), fill(h, "b", 3)
     assert_equal(h.reserve_ids(10), [*a[:2], *b[:2]], "reserved")
-    h.store.configure(QUEUE, QueueSettings(max_inflight=5, key_max_inflight=2))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=5, key_max_inflight=2)))
     [free] = fill(h, None, 1)
     assert_equal(h.reserve_ids(10), [free], "reserved within the limit of the queue")
 
@@ -267,7 +269,7 @@ def key_limits_apply_to_jobs_that_wait_or_run_already(h: Harness) -> None:
     assert_equal(h.reserve_ids(6), jobs[2:3], "up to a new limit")
     configure_keys(h, max_inflight=5)
     assert_equal(h.reserve_ids(6), jobs[3:5], "up to a raised limit")
-    h.store.configure(QUEUE, QueueSettings())
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings()))
     assert_equal(h.reserve_ids(6), jobs[5:], "without a limit again")
 
 

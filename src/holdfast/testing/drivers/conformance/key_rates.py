@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Trim
 from holdfast.errors import LeaseMismatch
 from holdfast.model.job import State
 from holdfast.model.queue_settings import QueueSettings
@@ -80,13 +81,13 @@ def the_rate_of_a_key_is_not_refunded_and_survives_trim(h: Harness) -> None:
     configure_keys(h, rate=0.1, burst=1)
     jobs = fill(h, "a", 3)
     h.must_settle(Ack(h.reserve_one().lease))
-    h.store.trim(now=h.now_or_none)
+    h.store.do(Trim(now=h.now_or_none))
     assert_equal(h.reserve(9), [], "reserved right after an ack")
     h.advance(10 * SECOND)
-    h.store.trim(now=h.now_or_none)
+    h.store.do(Trim(now=h.now_or_none))
     assert_equal(h.reserve_ids(9, lease_for=DAY), jobs[1:2], "reserved in time")
     h.advance(HOUR)
-    h.store.trim(now=h.now_or_none)
+    h.store.do(Trim(now=h.now_or_none))
     assert_equal(h.reserve_ids(9), jobs[2:], "reserved after an hour")
 
 
@@ -99,7 +100,7 @@ def a_raised_rate_of_keys_applies_at_once(h: Harness) -> None:
     configure_keys(h, rate=2)
     h.advance(SECOND)
     assert_equal(h.reserve_ids(9), jobs[1:3], "reserved a second after the rate was raised")
-    h.store.configure(QUEUE, QueueSettings())
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings()))
     assert_equal(h.reserve_ids(9), jobs[3:], "reserved without a rate")
 
 
@@ -184,16 +185,16 @@ def configure_of_key_limits_ends_the_holds_of_the_queue(h: Harness) -> None:
     jobs = fill(h, "a", 2)
     _hold(h, delay=HOUR)
     assert_equal(h.reserve(9), [], "reserved while held")
-    h.store.configure(QUEUE, QueueSettings(max_inflight=50), only=("max_inflight",))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=50), only=("max_inflight",)))
     assert_equal(h.reserve(9), [], "reserved after a change of another setting")
-    h.store.configure(QUEUE, QueueSettings(), only=("key_max_inflight",))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(), only=("key_max_inflight",)))
     assert_equal(h.reserve_ids(9), jobs[1:], "reserved after the hold was ended")
 
 
 @case("L3", needs=KEY_LIMITS | {Feature.SPACES, Feature.SCHEDULE})
 def the_keys_of_a_space_are_its_own(h: Harness) -> None:
     other = h.open_other_space()
-    other.configure(QUEUE, QueueSettings(key_rate=1))
+    other.do(Configure(queue=QUEUE, settings=QueueSettings(key_rate=1)))
     configure_keys(h, rate=1)
     other.enqueue([h.job(limit_key="a") for _ in range(2)], now=h.now_or_none)
     fill(h, "a", 2)

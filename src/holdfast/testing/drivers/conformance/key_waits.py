@@ -8,6 +8,7 @@ from functools import partial
 from holdfast.clock import HOUR, MINUTE, SECOND, monotonic
 from holdfast.drivers.answers import QueueCounts
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import AnyOpen, Configure
 from holdfast.drivers.store import Store
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
@@ -43,7 +44,7 @@ def a_job_that_waits_for_its_key_is_shown_as_ready_since_it_was_due(h: Harness) 
     counts = h.store.counts(now=h.now_or_none)
     assert_equal(counts, [QueueCounts(queue=QUEUE, type=TYPE, ready=1, inflight=1)], "the counts")
     assert_equal(counts[0].oldest_ready_age, MINUTE, "the age of the oldest ready job")
-    assert h.store.any_open([QUEUE], [TYPE]), "wanted an open job"
+    assert h.store.do(AnyOpen(queues=[QUEUE], types=[TYPE])), "wanted an open job"
 
 
 @case("L9", "L13", needs=KEY_LIMITS | {Feature.LEDGER, Feature.JOBS})
@@ -142,7 +143,7 @@ def threads_that_reserve_together_never_exceed_the_limit_of_a_key(h: Harness) ->
 
 @case("L3", needs=KEY_LIMITS)
 def threads_that_reserve_and_settle_at_once_leave_no_job_of_a_key_behind(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(key_max_inflight=1))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(key_max_inflight=1)))
     jobs = [h.job(limit_key=f"key-{number % 3}") for number in range(90)]
     h.enqueue(*jobs)
     done: list[str] = []
@@ -165,7 +166,7 @@ def threads_that_reserve_and_settle_at_once_leave_no_job_of_a_key_behind(h: Harn
 @case("L3", needs=KEY_LIMITS | {Feature.SCHEDULE})
 def wait_returns_when_the_rate_or_the_hold_of_a_key_allows_the_next_job(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(key_rate=2, key_burst=1))
+    store.do(Configure(queue=QUEUE, settings=QueueSettings(key_rate=2, key_burst=1)))
     store.enqueue([h.job(limit_key="a") for _ in range(3)])
     began = monotonic()
     jobs = 0
@@ -183,7 +184,7 @@ def wait_returns_when_the_rate_or_the_hold_of_a_key_allows_the_next_job(h: Harne
 @case("L3", needs=KEY_LIMITS)
 def wait_returns_when_a_job_of_a_full_key_ends(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(key_max_inflight=1))
+    store.do(Configure(queue=QUEUE, settings=QueueSettings(key_max_inflight=1)))
     store.enqueue([h.job(limit_key="a") for _ in range(2)])
     running = store.reserve([QUEUE], limit=5, lease_for=LEASE)
     assert_equal(len(running), 1, "jobs reserved at first")

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.clock import SECOND
 from holdfast.drivers.answers import Page
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import LedgerEnd, LedgerTail, Trim
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note, Reservation
@@ -61,9 +62,9 @@ def a_new_space_has_an_empty_ledger(h: Harness) -> None:
 def the_cursor_of_the_ledger_end_returns_only_later_rows(h: Harness) -> None:
     store = h.store
     first, second = _reserve_job(h), _reserve_job(h, domain="other")
-    assert_equal(store.ledger(store.ledger_end()).items, [], "rows after the end of an empty ledger")
+    assert_equal(store.ledger(store.do(LedgerEnd())).items, [], "rows after the end of an empty ledger")
     h.must_settle(Ack(first.lease))
-    end = store.ledger_end()
+    end = store.do(LedgerEnd())
     assert_equal(store.ledger(end).items, [], "rows after the end")
     h.must_settle(Ack(second.lease))
     assert_equal([row.job_id for row in store.ledger(end)], [second.job.id], "rows written after the end")
@@ -300,22 +301,22 @@ def a_cursor_is_never_none(h: Harness) -> None:
 
 @case("L13", needs=LEDGER)
 def the_tail_of_the_ledger_has_its_last_rows_in_order(h: Harness) -> None:
-    assert_equal(h.store.ledger_tail(), Page([], None), "the tail of an empty ledger")
+    assert_equal(h.store.do(LedgerTail()), Page([], None), "the tail of an empty ledger")
     for _ in range(5):
         h.must_settle(Ack(h.reserve_new_job().lease))
     rows = h.ledger()
-    assert_equal(h.store.ledger_tail(limit=2).items, rows[-2:], "the last two rows")
-    assert_equal(h.store.ledger_tail(), Page(rows, None), "the tail that is longer than the ledger")
+    assert_equal(h.store.do(LedgerTail(limit=2)).items, rows[-2:], "the last two rows")
+    assert_equal(h.store.do(LedgerTail()), Page(rows, None), "the tail that is longer than the ledger")
 
 
 @case("L13", needs=LEDGER)
 def the_ledger_is_read_backwards_without_gaps(h: Harness) -> None:
     for _ in range(5):
         h.must_settle(Ack(h.reserve_new_job().lease))
-    rows, pages, before = h.ledger(), [], h.store.ledger_end()
+    rows, pages, before = h.ledger(), [], h.store.do(LedgerEnd())
     h.must_settle(Ack(h.reserve_new_job().lease))  # behind the cursor: in no page
     while True:
-        page = h.store.ledger_tail(before, limit=2)
+        page = h.store.do(LedgerTail(before=before, limit=2))
         pages.append(page.items)
         if page.cursor is None:
             break
@@ -328,12 +329,12 @@ def the_ledger_is_read_backwards_without_gaps(h: Harness) -> None:
 @case("L13", needs=LEDGER | {Feature.JOBS})
 def the_tail_of_a_trimmed_ledger_has_the_rows_that_are_left(h: Harness) -> None:
     h.must_settle(Ack(h.reserve_new_job().lease))
-    first = h.store.ledger_end()
+    first = h.store.do(LedgerEnd())
     h.advance(2 * SECOND)
     h.must_settle(Ack(h.reserve_new_job().lease))
-    h.store.trim(ledger_for=SECOND, now=h.now_or_none)
-    assert_equal(h.store.ledger_tail(), Page(h.ledger(), None), "the tail after a trim")
-    assert_equal(h.store.ledger_tail(first), Page([], None), "the tail up to a row that was trimmed")
+    h.store.do(Trim(ledger_for=SECOND, now=h.now_or_none))
+    assert_equal(h.store.do(LedgerTail()), Page(h.ledger(), None), "the tail after a trim")
+    assert_equal(h.store.do(LedgerTail(before=first)), Page([], None), "the tail up to a row that was trimmed")
 
 
 @case("L13", needs=LEDGER)
@@ -351,4 +352,4 @@ def an_invalid_cursor_is_refused(h: Harness) -> None:
     with assert_raises(InvalidInput):
         h.store.ledger(after="no cursor at all")
     with assert_raises(InvalidInput, "an invalid cursor of the tail"):
-        h.store.ledger_tail("no cursor at all")
+        h.store.do(LedgerTail(before="no cursor at all"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.clock import DAY, HOUR, SECOND
 from holdfast.drivers.answers import Trimmed
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import LedgerTail, Trim, Write
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.ledger_reader import find_webhooks
 from holdfast.model.ledger_reader import KIND, forget_reader, register_reader
@@ -25,17 +26,17 @@ def _finish_job(h: Harness) -> str:
 
 
 def _register(h: Harness, name: str, cursor: str | None, *, wait_for: int | None = None) -> None:
-    h.store.write([register_reader(name, cursor=cursor, wait_for=wait_for)], now=h.now_or_none)
+    h.store.do(Write(changes=[register_reader(name, cursor=cursor, wait_for=wait_for)], now=h.now_or_none))
 
 
 def _trim(h: Harness) -> Trimmed:
-    return h.store.trim(ended_for=7 * DAY, ledger_for=30 * DAY, now=h.now_or_none)
+    return h.store.do(Trim(ended_for=7 * DAY, ledger_for=30 * DAY, now=h.now_or_none))
 
 
 @case("L13", needs=LEDGER)
 def every_row_has_the_cursor_that_leads_to_the_next_one(h: Harness) -> None:
     ids = [_finish_job(h) for _ in range(4)]
-    for page in (h.store.ledger(), h.store.ledger_tail()):
+    for page in (h.store.ledger(), h.store.do(LedgerTail())):
         assert_equal([row.job_id for row in page], ids, "the jobs of the rows")
         assert_equal(len(page.cursors), len(page), "one cursor per row")
         for place, cursor in enumerate(page.cursors):
@@ -107,7 +108,7 @@ def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harne
 def a_removed_reader_keeps_nothing(h: Harness) -> None:
     _finish_job(h)
     _register(h, "gone", None)
-    h.store.write([forget_reader("gone")], now=h.now_or_none)
+    h.store.do(Write(changes=[forget_reader("gone")], now=h.now_or_none))
     h.advance(60 * DAY)
     trimmed = _trim(h)
     assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed")
@@ -144,7 +145,7 @@ def a_purge_waits_for_a_reader_of_an_earlier_attempt(h: Harness) -> None:
 @case("L13", needs=READERS)
 def an_unreadable_reader_removes_nothing(h: Harness) -> None:
     job_id = _finish_job(h)
-    h.store.write([Change(kind=KIND, key="history", value=b"at the end")], now=h.now_or_none)
+    h.store.do(Write(changes=[Change(kind=KIND, key="history", value=b"at the end")], now=h.now_or_none))
     h.advance(400 * DAY)
     with assert_raises(InvalidInput, "a trim with an unreadable reader"):
         _trim(h)

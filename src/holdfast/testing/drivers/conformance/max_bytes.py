@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure
 from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Release
@@ -60,7 +61,7 @@ def the_budget_is_spent_in_the_order_of_the_jobs(h: Harness) -> None:
 @case("L3", needs={Feature.LIMITS})
 def a_job_that_does_not_fit_the_budget_does_not_use_the_rate(h: Harness) -> None:
     ids = enqueue_sizes(h, 10, 10)
-    h.store.configure(QUEUE, QueueSettings(rate=1, burst=2))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(rate=1, burst=2)))
     assert_equal(h.reserve_ids(10, max_bytes=10), ids[:1], "the first answer")
     assert_equal(h.reserve_ids(10, max_bytes=10), ids[1:], "the second answer")
 

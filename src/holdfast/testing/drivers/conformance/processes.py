@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from holdfast.connect import connect
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
 from holdfast.model.job import JobRecord
 from holdfast.model.registry import Change
@@ -81,11 +82,11 @@ def _enqueue(store: Store, number: int, now: int | None) -> list[str]:
 def _count(store: Store, number: int, now: int | None) -> list[str]:  # noqa: ARG001 - every child function has the same signature
     done = 0
     while done < 10:
-        [entry] = store.read("kind", ["counter"], now=now)
+        [entry] = store.do(Read(kind="kind", keys=["counter"], now=now))
         value = 0 if entry is None or entry.value is None else int(entry.value)
         version = 0 if entry is None else entry.version
         change = Change(kind="kind", key="counter", value=b"%d" % (value + 1), version=version)
-        done += store.write([change], now=now)[0] is not None
+        done += store.do(Write(changes=[change], now=now))[0] is not None
     return []
 
 
@@ -114,6 +115,6 @@ def processes_that_enqueue_one_key_make_one_job(h: Harness) -> None:
 @case("L12", needs=PROCESSES | {Feature.REGISTRY})
 def processes_that_increment_a_counter_by_compare_and_set_lose_no_update(h: Harness) -> None:
     _run_in_processes(h, _count)
-    [entry] = h.store.read("kind", ["counter"], now=h.now_or_none)
+    [entry] = h.store.do(Read(kind="kind", keys=["counter"], now=h.now_or_none))
     assert entry is not None, "wanted the counter written"
     assert_equal(entry.value, b"%d" % (CHILDREN * 10), "the counter")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Diagnose
 from holdfast.errors import JobNotInflight
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
@@ -38,12 +39,14 @@ def expired_leases_are_counted_until_they_are_reaped(h: Harness) -> None:
     counts = []
     for moved in (9, 1, 10):
         h.advance(moved)
-        counts.append(store.count_expired_leases(now=h.now_or_none))
+        counts.append(store.do(Diagnose(now=h.now_or_none)).expired_leases)
     assert_equal(counts, [0, 1, 2], "expired leases after 9, 10 and 20 microseconds")
-    assert_equal(store.count_expired_leases(expired_for=10, now=h.now_or_none), 1, "leases expired 10 microseconds ago")
-    assert_equal(store.count_expired_leases(expired_for=11, now=h.now_or_none), 0, "leases expired before that")
+    assert_equal(
+        store.do(Diagnose(expired_for=10, now=h.now_or_none)).expired_leases, 1, "leases expired 10 microseconds ago"
+    )
+    assert_equal(store.do(Diagnose(expired_for=11, now=h.now_or_none)).expired_leases, 0, "leases expired before that")
     h.reap()
-    assert_equal(store.count_expired_leases(now=h.now_or_none), 0, "expired leases after a reap")
+    assert_equal(store.do(Diagnose(now=h.now_or_none)).expired_leases, 0, "expired leases after a reap")
 
 
 @case("L2", needs={Feature.CALLER_CLOCK})

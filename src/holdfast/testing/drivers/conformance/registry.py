@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.clock import SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.registry import Change, Entry
@@ -24,7 +25,7 @@ def _change(key: str, value: bytes | None, **fields: Any) -> Change:
 
 
 def _write(h: Harness, key: str, value: bytes | None, **fields: Any) -> Entry | None:
-    [answer] = h.store.write([_change(key, value, **fields)], now=h.now_or_none)
+    [answer] = h.store.do(Write(changes=[_change(key, value, **fields)], now=h.now_or_none))
     return answer
 
 
@@ -35,12 +36,12 @@ def _must_write(h: Harness, key: str, value: bytes | None, **fields: Any) -> Ent
 
 
 def _read(h: Harness, key: str, kind: str = KIND) -> Entry | None:
-    [answer] = h.store.read(kind, [key], now=h.now_or_none)
+    [answer] = h.store.do(Read(kind=kind, keys=[key], now=h.now_or_none))
     return answer
 
 
 def _keys(h: Harness, **options: Any) -> list[str]:
-    return [entry.key for entry in h.store.scan(KIND, now=h.now_or_none, **options)]
+    return [entry.key for entry in h.store.do(Scan(kind=KIND, now=h.now_or_none, **options))]
 
 
 @case("L2", needs=REGISTRY)
@@ -55,7 +56,9 @@ def a_written_value_is_read_back(h: Harness) -> None:
     assert entry.version >= 1, f"wanted a version of at least 1, got {entry.version}"
     assert_equal(_read(h, "key ü/✓"), entry, "the row")
     assert_equal(
-        h.connect_again().read(KIND, ["key ü/✓"], now=h.now_or_none), [entry], "the row, seen by another connection"
+        h.connect_again().do(Read(kind=KIND, keys=["key ü/✓"], now=h.now_or_none)),
+        [entry],
+        "the row, seen by another connection",
     )
 
 
@@ -68,8 +71,10 @@ def an_empty_value_is_stored(h: Harness) -> None:
 @case("L2", needs=REGISTRY)
 def rows_are_returned_in_the_order_of_the_keys_read(h: Harness) -> None:
     a, b = _must_write(h, "a", b"1"), _must_write(h, "b", b"2")
-    assert_equal(h.store.read(KIND, ["b", "none", "a", "b"], now=h.now_or_none), [b, None, a, b], "the rows")
-    assert_equal(h.store.read(KIND, [], now=h.now_or_none), [], "no rows")
+    assert_equal(
+        h.store.do(Read(kind=KIND, keys=["b", "none", "a", "b"], now=h.now_or_none)), [b, None, a, b], "the rows"
+    )
+    assert_equal(h.store.do(Read(kind=KIND, keys=[], now=h.now_or_none)), [], "no rows")
 
 
 @case("L2", needs=REGISTRY)
@@ -208,7 +213,7 @@ def a_change_sees_the_earlier_changes_of_its_batch(h: Harness) -> None:
         _change("key", None),
         _change("key", b"3", version=0),
     ]
-    answers = h.store.write(changes, now=h.now_or_none)
+    answers = h.store.do(Write(changes=changes, now=h.now_or_none))
     values = [answer if answer is None else answer.value for answer in answers]
     assert_equal(values, [b"1", None, None, b"3"], "the values answered")
     assert_equal([answer is None for answer in answers], [False, True, False, False], "which were refused")
@@ -218,8 +223,11 @@ def a_change_sees_the_earlier_changes_of_its_batch(h: Harness) -> None:
 @case("L12", needs=REGISTRY)
 def one_refused_change_does_not_affect_the_others(h: Harness) -> None:
     _must_write(h, "b", b"0")
-    answers = h.store.write(
-        [_change("a", b"1", version=0), _change("b", b"1", version=0), _change("c", b"1", version=0)], now=h.now_or_none
+    answers = h.store.do(
+        Write(
+            changes=[_change("a", b"1", version=0), _change("b", b"1", version=0), _change("c", b"1", version=0)],
+            now=h.now_or_none,
+        )
     )
     assert_equal([answer is None for answer in answers], [False, True, False], "which were refused")
     assert_equal(_keys(h), ["a", "b", "c"], "the keys")
@@ -227,7 +235,7 @@ def one_refused_change_does_not_affect_the_others(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def an_empty_write_returns_an_empty_list(h: Harness) -> None:
-    assert_equal(h.store.write([], now=h.now_or_none), [], "the answers")
+    assert_equal(h.store.do(Write(changes=[], now=h.now_or_none)), [], "the answers")
 
 
 @case("L2", needs=REGISTRY)
@@ -277,15 +285,15 @@ def kinds_are_independent(h: Harness) -> None:
     theirs = _must_write(h, "key", b"2", kind="other", version=0)
     assert_equal((_read(h, "key"), _read(h, "key", "other")), (ours, theirs), "the rows")
     assert_equal(
-        [entry.value for entry in h.store.scan("other", now=h.now_or_none)], [b"2"], "a scan of the other kind"
+        [entry.value for entry in h.store.do(Scan(kind="other", now=h.now_or_none))], [b"2"], "a scan of the other kind"
     )
 
 
 @case("L12", needs=REGISTRY | {Feature.SPACES})
 def spaces_do_not_share_registry_rows(h: Harness) -> None:
     ours, other = _must_write(h, "key", b"1"), h.open_other_space()
-    assert_equal(other.read(KIND, ["key"], now=h.now_or_none), [None], "the row in another space")
-    [theirs] = other.write([_change("key", b"2", version=0)], now=h.now_or_none)
+    assert_equal(other.do(Read(kind=KIND, keys=["key"], now=h.now_or_none)), [None], "the row in another space")
+    [theirs] = other.do(Write(changes=[_change("key", b"2", version=0)], now=h.now_or_none))
     assert theirs is not None, "wanted the key to be free in another space"
     assert_equal(_read(h, "key"), ours, "our row")
 
@@ -305,7 +313,7 @@ def many_changes_of_a_batch_are_made_or_refused_one_by_one(h: Harness) -> None:
         )
     ]
     changes += [_change("expired", b"new", version=0), _change("gone", None)]
-    answers = h.store.write(changes, now=h.now_or_none)
+    answers = h.store.do(Write(changes=changes, now=h.now_or_none))
     is_accepted = [answer is not None for answer in answers]
     wanted = [accepted for number in range(30) for accepted in (number % 2 == 0, True, number == 0)]
     assert_equal(is_accepted, [*wanted, True, True], "which changes were accepted")
@@ -322,7 +330,7 @@ def many_changes_of_a_batch_are_made_or_refused_one_by_one(h: Harness) -> None:
 
 
 def _write_together(h: Harness, changes: list[Change]) -> list[Entry | None]:
-    return h.store.write(changes, together=True, now=h.now_or_none)
+    return h.store.do(Write(changes=changes, together=True, now=h.now_or_none))
 
 
 def _one_change_of_each_sort(h: Harness, pad: int = 0) -> list[Change]:
@@ -370,11 +378,11 @@ def of_changes_that_are_made_together_none_is_made_if_one_version_differs(h: Har
     ]
     for pad in (0, 30):
         accepted = _one_change_of_each_sort(h, pad)
-        before = h.store.scan(KIND, now=h.now_or_none)
+        before = h.store.do(Scan(kind=KIND, now=h.now_or_none))
         for change in refused:
             for changes in ([change, *accepted], [*accepted, change], [*accepted[:2], change, *accepted[2:]]):
                 assert_equal(_write_together(h, changes), [None] * len(changes), "the answers")
-                assert_equal(h.store.scan(KIND, now=h.now_or_none), before, "the rows")
+                assert_equal(h.store.do(Scan(kind=KIND, now=h.now_or_none)), before, "the rows")
         for key in ("known", "removed"):
             _must_write(h, key, None)
 
@@ -404,14 +412,17 @@ def a_read_sees_all_changes_that_were_made_together_or_none(h: Harness) -> None:
     def write() -> None:
         for number in itertools.count():
             value = b"%d" % number
-            writer.write([_change(key, value) for key in keys], together=True, now=h.now_or_none)
+            writer.do(Write(changes=[_change(key, value) for key in keys], together=True, now=h.now_or_none))
             if has_ended.is_set():
                 return
 
     def read() -> None:
         try:
             for _ in range(10):
-                for entries in (h.store.read(KIND, keys, now=h.now_or_none), h.store.scan(KIND, now=h.now_or_none)):
+                for entries in (
+                    h.store.do(Read(kind=KIND, keys=keys, now=h.now_or_none)),
+                    h.store.do(Scan(kind=KIND, now=h.now_or_none)),
+                ):
                     values = {None if entry is None else entry.value for entry in entries}
                     assert len(values) <= 1, f"wanted the values of one write, got {values}"
         finally:

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.clock import DAY, HOUR, SECOND
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Trim
 from holdfast.errors import JobNotInflight, LeaseMismatch
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -188,7 +189,7 @@ def a_settlement_can_be_repeated_for_at_least_a_day(h: Harness) -> None:
     ack = Ack(reservation.lease)
     h.must_settle(ack)
     h.advance(DAY - 1)
-    h.store.trim(ended_for=DAY, now=h.now_or_none)
+    h.store.do(Trim(ended_for=DAY, now=h.now_or_none))
     h.must_settle(ack)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Enqueue, Write
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
@@ -30,7 +31,7 @@ def _dead_job(h: Harness, key: str = "k") -> tuple[str, int]:
 
 
 def _replace(h: Harness, *jobs: JobRecord, before: int) -> list[Enqueued]:
-    return h.store.enqueue(jobs, replace_dead_before=before, now=h.now_or_none)
+    return h.store.do(Enqueue(jobs=jobs, replace_dead_before=before, now=h.now_or_none)).answers
 
 
 @case("L12", "L13", needs=KEYS)
@@ -104,7 +105,7 @@ def a_large_job_batch_replaces_only_dead_jobs(h: Harness) -> None:
     keys = [f"key {number}" for number in range(600)]
     known = h.enqueue_job(idempotency_key="key 9", payload=b"2")
     jobs = h.job_batch([b"2"] * len(keys), keys)
-    answers = h.store.enqueue(jobs, replace_dead_before=before, now=h.now_or_none)
+    answers = h.store.do(Enqueue(jobs=jobs, replace_dead_before=before, now=h.now_or_none)).answers
     assert_equal([place for place, answer in enumerate(answers) if answer.existed], [9], "the records that existed")
     assert_equal(answers[9].id, known.id, "the job of a key that is taken")
 
@@ -116,10 +117,10 @@ def of_threads_that_replace_one_dead_job_one_stores_its_record(h: Harness) -> No
         jobs = [h.job(idempotency_key=f"key {number}", payload=b"2") for _ in range(THREADS)]
         stores = [h.connect_again() for _ in range(THREADS)]
         calls = [
-            partial(store.enqueue, [job], replace_dead_before=before, now=h.now_or_none)
+            partial(store.do, Enqueue(jobs=[job], replace_dead_before=before, now=h.now_or_none))
             for store, job in zip(stores, jobs, strict=True)
         ]
-        answers = [answer for [answer] in h.run_concurrently(*calls)]
+        answers = [stored.answers[0] for stored in h.run_concurrently(*calls)]
         assert_equal(sum(not answer.existed for answer in answers), 1, "records that were stored")
         assert_equal(len({answer.id for answer in answers}), 1, "jobs that have the key")
         if h.capabilities.has(Feature.LEDGER):
@@ -131,11 +132,11 @@ def of_threads_that_replace_one_dead_job_one_stores_its_record(h: Harness) -> No
 @case("L13", needs=KEYS | {Feature.LEDGER, Feature.REGISTRY})
 def a_job_stays_until_the_registered_readers_have_read_its_rows(h: Harness) -> None:
     dead, before = _dead_job(h)
-    h.store.write([register_reader("reader", cursor=None)], now=h.now_or_none)
+    h.store.do(Write(changes=[register_reader("reader", cursor=None)], now=h.now_or_none))
     job = h.job(idempotency_key="k", payload=b"1")
     with h.assert_unchanged():
         assert_equal(_replace(h, job, before=before), [Enqueued(id=dead, existed=True)], "the answer")
-    h.store.write([register_reader("reader", cursor=h.store.ledger().cursor)], now=h.now_or_none)
+    h.store.do(Write(changes=[register_reader("reader", cursor=h.store.ledger().cursor)], now=h.now_or_none))
     assert_equal(_replace(h, job, before=before), [Enqueued(id=job.id, existed=False)], "the answer")
 
 
@@ -146,7 +147,7 @@ def offsets_writes_and_wrong_instants_are_refused(h: Harness) -> None:
         with assert_raises(InvalidInput):
             _replace(h, h.job(idempotency_key="k", domain="d", offset=1), before=h.now)
         with assert_raises(InvalidInput):
-            h.store.enqueue([job], writes=[write], replace_dead_before=h.now, now=h.now_or_none)
+            h.store.do(Enqueue(jobs=[job], writes=[write], replace_dead_before=h.now, now=h.now_or_none))
         for wrong in (-1, True, "now"):
             with assert_raises(InvalidInput):
                 _replace(h, job, before=wrong)  # type: ignore[arg-type]  # invalid on purpose

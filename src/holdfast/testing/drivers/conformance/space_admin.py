@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.clock import SECOND
 from holdfast.drivers.answers import SpaceRemoval
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Read, RemoveSpace, Settings, Spaces, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed, SpaceInUse
 from holdfast.model.lease import Enqueued
@@ -25,7 +26,7 @@ def _names(h: Harness, *, expired: bool = False, limit: int = 10_000) -> list[st
     names: list[str] = []
     after: str | None = h.space_name[:-1]
     while after is not None and after.startswith(h.space_name[:-1]):
-        page = h.store.spaces(after=after, limit=limit, has_expired_leases=expired, now=h.now_or_none)
+        page = h.store.do(Spaces(after=after, limit=limit, has_expired_leases=expired, now=h.now_or_none))
         names += page.items
         after = page.cursor
     return [name for name in names if name.startswith(h.space_name)]
@@ -40,9 +41,9 @@ def _space(h: Harness, suffix: str, *, jobs: int = 1) -> Store:
 def _remove(h: Harness, suffix: str = "", *, force: bool = False, limit: int = 10_000) -> list[SpaceRemoval]:
     """Remove a space in as many steps as it needs."""
     name = f"{h.space_name}-{suffix}" if suffix else h.space_name
-    steps = [h.store.remove_space(name, force=force, limit=limit, now=h.now_or_none)]
+    steps = [h.store.do(RemoveSpace(name=name, force=force, limit=limit, now=h.now_or_none))]
     while steps[-1].more and len(steps) < 100:
-        steps.append(h.store.remove_space(name, force=force, limit=limit, now=h.now_or_none))
+        steps.append(h.store.do(RemoveSpace(name=name, force=force, limit=limit, now=h.now_or_none)))
     return steps
 
 
@@ -52,8 +53,8 @@ def _fill(h: Harness) -> None:
     h.must_settle(Fail(dead.lease, reason="no"))
     h.enqueue_job(idempotency_key="k", domain="d")
     h.enqueue_job(domain="d")
-    h.store.configure(QUEUE, QueueSettings(max_inflight=5))
-    h.store.write([Change(kind="kind", key="key", value=b"1"), register_reader("reader", cursor=None)])
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=5)))
+    h.store.do(Write(changes=[Change(kind="kind", key="key", value=b"1"), register_reader("reader", cursor=None)]))
 
 
 @case("L3", needs=SPACES)
@@ -68,8 +69,10 @@ def spaces_with_rows_are_listed_in_order(h: Harness) -> None:
 
 @case("L3", needs=SPACES | {Feature.LIMITS, Feature.REGISTRY})
 def a_space_is_listed_whatever_it_contains(h: Harness) -> None:
-    h.store.space(f"{h.space_name}-a").configure(QUEUE, QueueSettings(max_inflight=5))
-    h.store.space(f"{h.space_name}-b").write([Change(kind="kind", key="key", value=b"1")], now=h.now_or_none)
+    h.store.space(f"{h.space_name}-a").do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=5)))
+    h.store.space(f"{h.space_name}-b").do(
+        Write(changes=[Change(kind="kind", key="key", value=b"1")], now=h.now_or_none)
+    )
     ended = _space(h, "c")
     [reservation] = ended.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none)
     ended.settle([Ack(reservation.lease)], now=h.now_or_none)
@@ -113,8 +116,8 @@ def nothing_is_left_of_a_removed_space(h: Harness) -> None:
     store = h.store
     assert_equal((store.find().items, store.counts(now=h.now_or_none)), ([], []), "find and counts")
     assert_equal(store.ledger().items, [], "the ledger")
-    assert_equal(store.settings(QUEUE), QueueSettings(), "the settings")
-    assert_equal(store.read("kind", ["key"], now=h.now_or_none), [None], "the registry")
+    assert_equal(store.do(Settings(queue=QUEUE)), QueueSettings(), "the settings")
+    assert_equal(store.do(Read(kind="kind", keys=["key"], now=h.now_or_none)), [None], "the registry")
     job = h.job(idempotency_key="k")
     assert_equal(store.enqueue([job], now=h.now_or_none), [Enqueued(id=job.id, existed=False)], "the key is free")
 
@@ -143,9 +146,9 @@ def fences_continue_to_grow_in_a_space_that_was_removed(h: Harness) -> None:
 @case("L4", needs=SPACES | {Feature.REGISTRY})
 def registry_versions_continue_to_grow_in_a_space_that_was_removed(h: Harness) -> None:
     change = Change(kind="kind", key="key", value=b"1")
-    [old] = [h.store.write([change], now=h.now_or_none)[0] for _ in range(3)][-1:]
+    [old] = [h.store.do(Write(changes=[change], now=h.now_or_none))[0] for _ in range(3)][-1:]
     _remove(h)
-    [new] = h.store.write([change], now=h.now_or_none)
+    [new] = h.store.do(Write(changes=[change], now=h.now_or_none))
     assert old is not None, "wanted an entry"
     assert new is not None, "wanted an entry"
     assert new.version > old.version, f"wanted a version above {old.version}, got {new.version}"
@@ -194,7 +197,7 @@ def a_forced_removal_takes_jobs_in_flight(h: Harness) -> None:
 def a_removal_takes_bounded_steps(h: Harness) -> None:
     for number in range(5):
         h.enqueue_job(domain="d" if number % 2 else None)
-    first = h.store.remove_space(h.space_name, limit=2, now=h.now_or_none)
+    first = h.store.do(RemoveSpace(name=h.space_name, limit=2, now=h.now_or_none))
     assert_equal((first.rows, first.more), (2, True), "rows removed by the first step, and whether more are left")
     assert_equal(len(h.store.find().items), 3, "jobs left")
     steps = _remove(h, limit=2)
@@ -206,7 +209,7 @@ def a_removal_takes_bounded_steps(h: Harness) -> None:
 def a_space_can_be_used_between_two_steps(h: Harness) -> None:
     for _ in range(4):
         h.enqueue_job(domain="d")
-    h.store.remove_space(h.space_name, limit=1, now=h.now_or_none)
+    h.store.do(RemoveSpace(name=h.space_name, limit=1, now=h.now_or_none))
     h.reserve()
     h.advance(SECOND)
     _remove(h, force=True)
@@ -219,6 +222,6 @@ def an_unknown_space_has_nothing_to_remove(h: Harness) -> None:
     assert_equal(_remove(h, "unknown"), [SpaceRemoval(rows=0, more=False)], "the steps")
     for invalid in ("", "a b", "a/b"):
         with assert_raises(InvalidInput, f"space {invalid!r}"):
-            h.store.remove_space(invalid)
+            h.store.do(RemoveSpace(name=invalid))
     with assert_raises(InvalidInput, "a limit of 0"):
-        h.store.spaces(limit=0)
+        h.store.do(Spaces(limit=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Cancel, Inspect, Purge, Reap, Requeue
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, JobNotInflight, LeaseMismatch
 from holdfast.model.job import State
@@ -56,7 +57,7 @@ def reap_ends_leases_only_in_its_space(h: Harness) -> None:
     reservation, other = h.reserve_new_job(), h.open_other_space()
     h.advance(LEASE)
     assert_equal(other.reap(now=h.now_or_none), 0, "reaped in another space")
-    assert_equal(other.reap(worker="w", now=h.now_or_none), 0, "reaped in another space by worker")
+    assert_equal(other.do(Reap(worker="w", now=h.now_or_none)).count, 0, "reaped in another space by worker")
     assert_equal(h.state(reservation.job.id), State.INFLIGHT, "the state")
 
 
@@ -65,11 +66,14 @@ def operators_see_and_change_only_their_space(h: Harness) -> None:
     dead, other = h.reserve_new_job(max_attempts=1), h.open_other_space()
     h.expire_leases()
     job_id = dead.job.id
-    assert_equal((other.get(job_id), other.inspect([job_id])), (None, {}), "get and inspect")
+    assert_equal((other.get(job_id), other.do(Inspect(job_ids=[job_id]))), (None, {}), "get and inspect")
     assert_equal((other.find().items, other.counts(now=h.now_or_none)), ([], []), "find and counts")
-    answers = (other.requeue([job_id], now=h.now_or_none), other.purge([job_id], now=h.now_or_none))
+    answers = (
+        other.do(Requeue(job_ids=[job_id], now=h.now_or_none)),
+        other.do(Purge(job_ids=[job_id], now=h.now_or_none)),
+    )
     assert_equal(answers, ([False], [False]), "requeue and purge")
-    assert_equal(other.cancel([job_id], now=h.now_or_none), [None], "cancel")
+    assert_equal(other.do(Cancel(job_ids=[job_id], now=h.now_or_none)), [None], "cancel")
     assert_equal(h.state(job_id), State.DEAD, "the state")
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Read, Requeue, Write
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.queue_settings import QueueSettings
@@ -90,7 +91,7 @@ def threads_that_enqueue_one_key_make_one_job(h: Harness) -> None:
 @case("L12", needs={Feature.KEY, Feature.LIMITS})
 def threads_that_enqueue_one_key_make_one_job_whatever_its_window(h: Harness) -> None:
     """Each thread begins after the window of the one before it: only the open job still holds the key."""
-    h.store.configure(QUEUE, QueueSettings(dedupe_window=1))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(dedupe_window=1)))
     stores = [h.connect_again() for _ in range(THREADS)]
     for number in range(40):
         jobs = [h.job(idempotency_key=f"k{number}") for _ in stores]
@@ -158,14 +159,14 @@ def threads_that_increment_a_counter_by_compare_and_set_lose_no_update(h: Harnes
     def count(number: int) -> None:
         store, done = stores[number], 0
         while done < rounds:
-            [entry] = store.read("kind", ["counter"], now=h.now_or_none)
+            [entry] = store.do(Read(kind="kind", keys=["counter"], now=h.now_or_none))
             value = 0 if entry is None or entry.value is None else int(entry.value)
             version = 0 if entry is None else entry.version
             change = Change(kind="kind", key="counter", value=b"%d" % (value + 1), version=version)
-            done += store.write([change], now=h.now_or_none)[0] is not None
+            done += store.do(Write(changes=[change], now=h.now_or_none))[0] is not None
 
     h.run_concurrently(*[partial(count, number) for number in range(THREADS)])
-    [entry] = h.store.read("kind", ["counter"], now=h.now_or_none)
+    [entry] = h.store.do(Read(kind="kind", keys=["counter"], now=h.now_or_none))
     assert entry is not None, "wanted the counter written"
     assert_equal(entry.value, b"%d" % (THREADS * rounds), "the counter")
 
@@ -184,7 +185,7 @@ def of_threads_that_reserve_an_expired_job_one_gets_it(h: Harness) -> None:
 
 @case("L3", needs={Feature.LIMITS})
 def threads_never_exceed_max_inflight(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(max_inflight=3))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(max_inflight=3)))
     h.enqueue(*[h.job() for _ in range(20)])
     stores = [h.connect_again() for _ in range(THREADS)]
     answers = h.run_concurrently(
@@ -198,7 +199,8 @@ def threads_that_requeue_one_dead_letter_requeue_it_once(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.must_settle(Fail(reservation.lease, reason="no"))
     stores = [h.connect_again() for _ in range(THREADS)]
-    answers = h.run_concurrently(*[partial(store.requeue, [reservation.job.id], now=h.now_or_none) for store in stores])
+    request = Requeue(job_ids=[reservation.job.id], now=h.now_or_none)
+    answers = h.run_concurrently(*[partial(store.do, request) for store in stores])
     assert_equal(sum(answer for [answer] in answers), 1, "requeued")
     assert_equal(h.reserve_ids(10), [reservation.job.id], "the jobs reserved")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.answers import Trimmed
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Diagnose, Requeue, Scan, Trim, Write
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
 from holdfast.model import retention
 from holdfast.model.job import State
@@ -27,7 +28,7 @@ def _finish_job(h: Harness) -> str:
 
 
 def _trim(h: Harness, *, ended_for: int = 7 * DAY, ledger_for: int = 30 * DAY, limit: int = 10_000) -> Trimmed:
-    return h.store.trim(ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=h.now_or_none)
+    return h.store.do(Trim(ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=h.now_or_none))
 
 
 @case("L6", "L2", needs=JOBS)
@@ -119,11 +120,13 @@ def a_store_knows_what_was_trimmed_from_its_ledger_and_may_number_the_rows(h: Ha
     store = h.store
     _finish_job(h)
     _finish_job(h)
-    assert_equal((_trim(h).ledger, store.trimmed_rows()), (0, 0), "rows trimmed, and trimmed in all")
+    assert_equal((_trim(h).ledger, store.do(Diagnose()).trimmed_rows), (0, 0), "rows trimmed, and trimmed in all")
     h.advance(DAY)
     _finish_job(h)
     wanted = 2 if store.engine.has_numbered_ledger else None
-    assert_equal((_trim(h, ledger_for=DAY).ledger, store.trimmed_rows()), (2, wanted), "rows trimmed, and in all")
+    assert_equal(
+        (_trim(h, ledger_for=DAY).ledger, store.do(Diagnose()).trimmed_rows), (2, wanted), "rows trimmed, and in all"
+    )
     if store.engine.has_numbered_ledger:
         assert_equal(list(store.ledger().cursors), ["3"], "the cursor of the third row")
 
@@ -174,30 +177,30 @@ def an_empty_ledger_after_a_trim_accepts_new_rows(h: Harness) -> None:
 def a_trim_without_durations_follows_the_retention_of_the_store(h: Harness) -> None:
     """So that two workers with different settings cannot disagree."""
     _finish_job(h)
-    h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
+    h.store.do(Write(changes=[store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none))
     for days, removed in ((39, (0, 0)), (1, (1, 0)), (9, (0, 0)), (1, (0, 1))):
         h.advance(days * DAY)
-        trimmed = h.store.trim(now=h.now_or_none)
+        trimmed = h.store.do(Trim(now=h.now_or_none))
         assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed {days} days later")
 
 
 @case("L13", needs={Feature.REGISTRY, Feature.LEDGER, Feature.JOBS})
 def a_duration_of_a_trim_replaces_the_retention_of_the_store(h: Harness) -> None:
     _finish_job(h)
-    h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
+    h.store.do(Write(changes=[store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none))
     h.advance(2 * DAY)
     for options, removed in (({"ended_for": 2 * DAY}, (1, 0)), ({"ledger_for": 2 * DAY}, (0, 1))):
-        trimmed = h.store.trim(**options, now=h.now_or_none)
+        trimmed = h.store.do(Trim(**options, now=h.now_or_none))
         assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed with {options}")
 
 
 @case("L13", needs={Feature.REGISTRY, Feature.JOBS})
 def an_unreadable_retention_removes_nothing(h: Harness) -> None:
     _finish_job(h)
-    h.store.write([Change(kind=retention.KIND, key=retention.KEY, value=b"30 days")], now=h.now_or_none)
+    h.store.do(Write(changes=[Change(kind=retention.KIND, key=retention.KEY, value=b"30 days")], now=h.now_or_none))
     h.advance(400 * DAY)
     with assert_raises(InvalidInput, "a trim with an unreadable retention"):
-        h.store.trim(now=h.now_or_none)
+        h.store.do(Trim(now=h.now_or_none))
 
 
 @case("L12", needs={Feature.KEY, Feature.JOBS})
@@ -229,7 +232,7 @@ def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
     h.must_settle(Fail(reservation.lease, reason="broken"))
     h.advance(2 * DAY)
     assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job can be requeued")
-    assert_equal(h.store.requeue([reservation.job.id], now=h.now_or_none), [True], "requeued")
+    assert_equal(h.store.do(Requeue(job_ids=[reservation.job.id], now=h.now_or_none)), [True], "requeued")
     again = h.enqueue(h.job(idempotency_key="k", payload=b"1"))
     assert_equal(again, [Enqueued(id=reservation.job.id, existed=True)], "the answer")
 
@@ -258,7 +261,7 @@ def the_key_of_a_job_that_ends_after_the_window_is_removed_later(h: Harness) -> 
 
 @case("L12", needs={Feature.KEY, Feature.LIMITS, Feature.JOBS})
 def a_key_is_kept_within_its_window_after_its_job_was_trimmed(h: Harness) -> None:
-    h.store.configure(QUEUE, QueueSettings(dedupe_window=30 * DAY))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(dedupe_window=30 * DAY)))
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
     h.must_settle(Ack(reservation.lease))
     h.advance(7 * DAY)
@@ -269,15 +272,20 @@ def a_key_is_kept_within_its_window_after_its_job_was_trimmed(h: Harness) -> Non
 
 @case("L2", needs={Feature.REGISTRY, Feature.JOBS})
 def expired_registry_rows_are_removed(h: Harness) -> None:
-    h.store.write(
-        [Change(kind="kind", key="short", value=b"1", ttl=10), Change(kind="kind", key="permanent", value=b"2")],
-        now=h.now_or_none,
+    h.store.do(
+        Write(
+            changes=[
+                Change(kind="kind", key="short", value=b"1", ttl=10),
+                Change(kind="kind", key="permanent", value=b"2"),
+            ],
+            now=h.now_or_none,
+        )
     )
     h.advance(9)
     assert_equal(_trim(h).registry, 0, "rows trimmed a microsecond early")
     h.advance(1)
     assert_equal(_trim(h).registry, 1, "rows trimmed in time")
-    [entry] = h.store.scan("kind", now=h.now_or_none)
+    [entry] = h.store.do(Scan(kind="kind", now=h.now_or_none))
     assert_equal(entry.key, "permanent", "the row kept")
 
 

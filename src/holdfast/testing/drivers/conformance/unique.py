@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.clock import DAY, HOUR, MINUTE
 from holdfast.drivers.answers import Trimmed
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure, Trim
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.lease import Enqueued, Reservation
@@ -39,7 +40,7 @@ def _reserve(h: Harness, unique_for: int | None) -> Reservation:
 
 
 def _trim(h: Harness) -> Trimmed:
-    return h.store.trim(now=h.now_or_none)
+    return h.store.do(Trim(now=h.now_or_none))
 
 
 @case("L12", needs=KEYS)
@@ -200,7 +201,7 @@ def the_job_that_has_the_key_decides_how_long_it_is_taken(h: Harness) -> None:
 @case("L12", needs=KEYS | {Feature.LIMITS})
 def another_window_of_the_queue_does_not_change_keys_that_exist(h: Harness) -> None:
     reservation = _reserve(h, WHILE_OPEN)
-    h.store.configure(QUEUE, QueueSettings(dedupe_window=10 * DAY))
+    h.store.do(Configure(queue=QUEUE, settings=QueueSettings(dedupe_window=10 * DAY)))
     h.must_settle(Ack(reservation.lease))
     _assert_free(h, "after the end of a job that has its key while it is open")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Cancel, Inspect, Purge, Read, Requeue, Scan, Settings
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
@@ -195,16 +195,10 @@ def extend_refuses_a_batch_that_is_too_large(h: Harness) -> None:
 @case("L9", needs={Feature.JOBS})
 def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
     job = h.enqueue_job()
-    verbs = {
-        "cancel": partial(h.store.cancel, now=h.now_or_none),
-        "requeue": partial(h.store.requeue, now=h.now_or_none),
-        "purge": partial(h.store.purge, now=h.now_or_none),
-        "inspect": h.store.inspect,
-    }
-    for name, verb in verbs.items():
+    for request in (Cancel, Requeue, Purge, Inspect):
         for invalid in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH_ITEMS + 1)):
-            with assert_raises(InvalidInput, f"{name}({str(invalid)[:20]})"):
-                verb(invalid)  # type: ignore[operator]
+            with assert_raises(InvalidInput, f"{request.verb}({str(invalid)[:20]})"):
+                h.store.do(request(job_ids=cast("list[str]", invalid)))
     assert_equal(h.state(job.id), State.READY, "the state")
     with assert_raises(InvalidInput):
         h.store.get("a b")
@@ -221,28 +215,28 @@ def ledger_refuses_invalid_page_sizes(h: Harness) -> None:
 def scan_refuses_invalid_page_sizes(h: Harness) -> None:
     for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
         with assert_raises(InvalidInput, f"scan(limit={invalid})"):
-            h.store.scan("kind", limit=invalid)
+            h.store.do(Scan(kind="kind", limit=invalid))
 
 
 @case("L9", needs={Feature.REGISTRY})
 def the_registry_refuses_invalid_kinds_keys_and_prefixes(h: Harness) -> None:
     with assert_raises(InvalidInput, "a kind with a space"):
-        h.store.read("a b", ["key"])
+        h.store.do(Read(kind="a b", keys=["key"]))
     with assert_raises(InvalidInput, "an empty key"):
-        h.store.read("kind", [""])
+        h.store.do(Read(kind="kind", keys=[""]))
     with assert_raises(InvalidInput, "a prefix with a control character"):
-        h.store.scan("kind", prefix="a\x00")
+        h.store.do(Scan(kind="kind", prefix="a\x00"))
     with assert_raises(InvalidInput, "too many keys"):
-        h.store.read("kind", ["key"] * (bounds.MAX_BATCH_ITEMS + 1))
+        h.store.do(Read(kind="kind", keys=["key"] * (bounds.MAX_BATCH_ITEMS + 1)))
 
 
 @case("L3", needs={Feature.LIMITS})
 def settings_refuses_invalid_queue_and_type_names(h: Harness) -> None:
     for invalid in BAD_NAMES:
         with assert_raises(InvalidInput, f"settings({invalid!r})"):
-            h.store.settings(invalid)  # type: ignore[arg-type]
+            h.store.do(Settings(queue=invalid))  # type: ignore[arg-type]
     with assert_raises(InvalidInput, "a type with a space"):
-        h.store.settings(QUEUE, type="a b")
+        h.store.do(Settings(queue=QUEUE, type="a b"))
 
 
 @case("L3")

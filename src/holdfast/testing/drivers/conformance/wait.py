@@ -6,6 +6,7 @@ import threading
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Configure
 from holdfast.errors import StoreClosed
 from holdfast.model.queue_settings import Gaps, QueueSettings
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
@@ -70,7 +71,7 @@ def wait_returns_when_a_scheduled_job_is_due_also_after_an_earlier_timeout(h: Ha
 @case("L3", needs={Feature.LIMITS})
 def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(rate=2, burst=1))
+    store.do(Configure(queue=QUEUE, settings=QueueSettings(rate=2, burst=1)))
     store.enqueue([h.job(), h.job()])
     began = monotonic()
     jobs = 0
@@ -85,7 +86,7 @@ def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> Non
 @case("L3", "L11", needs={Feature.LIMITS, Feature.OFFSET, Feature.DOMAINS, Feature.DOMAIN})
 def wait_returns_when_a_gap_of_a_domain_may_be_passed(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT, gap_pass_after=SECOND // 5))
+    store.do(Configure(queue=QUEUE, settings=QueueSettings(gaps=Gaps.WAIT, gap_pass_after=SECOND // 5)))
     store.enqueue([h.job(domain="d", offset=5)])
     began = monotonic()
     while not store.reserve([QUEUE], limit=1, lease_for=LEASE) and monotonic() - began < h.patience_seconds / 2:
@@ -96,7 +97,7 @@ def wait_returns_when_a_gap_of_a_domain_may_be_passed(h: Harness) -> None:
 @case("L3", needs={Feature.LIMITS})
 def wait_for_a_queue_with_a_tiny_rate_returns_after_its_timeout(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(rate=1e-300, burst=1))
+    store.do(Configure(queue=QUEUE, settings=QueueSettings(rate=1e-300, burst=1)))
     store.enqueue([h.job(), h.job()])
     assert_equal(len(store.reserve([QUEUE], limit=2, lease_for=LEASE)), 1, "jobs reserved")
     assert_equal(store.reserve([QUEUE], limit=2, lease_for=LEASE), [], "jobs reserved right after")
