@@ -13,6 +13,12 @@ from holdfast.model.job import JobRecord
 from holdfast.testing.servers.postgres import PostgresServer
 
 NOW = 1_800_000_000 * SECOND
+WITHOUT_PAYLOADS = """
+-- The tables before 012.
+ALTER TABLE jobs DROP COLUMN payload_seq, ALTER COLUMN payload SET NOT NULL;
+ALTER TABLE ended DROP COLUMN payload_seq, ALTER COLUMN payload SET NOT NULL;
+DROP TABLE payloads CASCADE
+"""
 
 
 @pytest.fixture

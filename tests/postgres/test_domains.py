@@ -17,7 +17,7 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
-from tests.postgres.conftest import NOW
+from tests.postgres.conftest import NOW, WITHOUT_PAYLOADS
 from tests.postgres.test_wait import wait_until
 
 LEASE = 30 * SECOND
@@ -225,6 +225,7 @@ def test_a_store_from_before_offsets_is_upgraded_while_its_domains_wait_and_run(
     [held] = store.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
     store.do(Configure(queue="q", settings=QueueSettings(max_inflight=5)))
     store.close()
+    session.execute(WITHOUT_PAYLOADS)
     session.execute(TO_VERSION_7)
     with holdfast.connect(url, caller_clock=True) as upgraded:
         assert upgraded.do(Settings(queue="q")) == QueueSettings(max_inflight=5)
@@ -253,6 +254,7 @@ def test_a_store_whose_index_had_all_jobs_of_a_domain_is_upgraded_while_they_wai
     store.enqueue([last, next_one, running], now=NOW)
     [held] = store.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
     store.close()
+    session.execute(WITHOUT_PAYLOADS)
     session.execute(TO_VERSION_8)
     with holdfast.connect(url, caller_clock=True) as upgraded:
         assert "NOT turn" in str(

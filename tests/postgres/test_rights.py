@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.drivers.packing import MAX_INLINE_BYTES
 from holdfast.drivers.postgres.migrations import grants_sql
 from holdfast.drivers.requests import Trim
 from holdfast.errors import InvalidInput, SchemaMismatch, StoreError, StoreUnavailable
@@ -69,14 +70,15 @@ def test_every_listed_right_is_needed(url, role, job):
     grants = read_grants(name)
     for grant in grants:
         session.execute(grant)
-    run_job(url.replace("postgres@", f"{name}@"), job(domain="d", idempotency_key="k"))
+    large = b"1" * (MAX_INLINE_BYTES + 1)
+    run_job(url.replace("postgres@", f"{name}@"), job(domain="d", idempotency_key="k", payload=large))
     session.execute(f"DROP OWNED BY {name}")
     for missing in grants:
         for grant in grants:
             if grant != missing:
                 session.execute(grant)
         with pytest.raises(StoreError):
-            run_job(url.replace("postgres@", f"{name}@"), job(domain="d", idempotency_key=missing))
+            run_job(url.replace("postgres@", f"{name}@"), job(domain="d", idempotency_key=missing, payload=large))
         session.execute(f"DROP OWNED BY {name}")
 
 

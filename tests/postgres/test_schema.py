@@ -20,13 +20,8 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import LimitOrigin, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry
-from tests.postgres.conftest import NOW
+from tests.postgres.conftest import NOW, WITHOUT_PAYLOADS
 
-WITHOUT_PAYLOADS = """
-ALTER TABLE jobs DROP COLUMN payload_seq, ALTER COLUMN payload SET NOT NULL;
-ALTER TABLE ended DROP COLUMN payload_seq, ALTER COLUMN payload SET NOT NULL;
-DROP TABLE payloads CASCADE
-"""
 CONNECT = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
 
 
