@@ -77,11 +77,21 @@ LOSSES: Mapping[Feature, Callable[[r.Request[object]], bool]] = {
 class SmallEngine(MemoryEngine):
     """A memory engine that really lacks features: a request that needs one of them must not reach it."""
 
-    def __init__(self, store: MemoryStore, lacks: Collection[Feature], *, space: str, caller_clock: bool) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        lacks: Collection[Feature],
+        *,
+        space: str,
+        caller_clock: bool,
+        allows_processes: bool = False,
+    ) -> None:
         super().__init__(store, space=space, caller_clock=caller_clock)
         self.lacks = lacks
         declared = MemoryEngine.can
         gaps = {**declared.gaps, **dict.fromkeys(lacks, "missing in this test")}
+        if allows_processes:
+            del gaps[Feature.PROCESSES]
         self.can = Capabilities(driver="small", durability=declared.durability, gaps=gaps)
 
     def execute(self, request: r.Request[A]) -> A:
@@ -100,7 +110,9 @@ class SmallEngine(MemoryEngine):
     def open_space(self, name: str) -> SmallEngine:
         """Return another space of the store."""
         assert Feature.SPACES not in self.lacks
-        return SmallEngine(self._store, self.lacks, space=name, caller_clock=self.caller_clock)
+        other = SmallEngine(self._store, self.lacks, space=name, caller_clock=self.caller_clock)
+        other.can = self.can
+        return other
 
 
 class InMemory(Store):
@@ -113,8 +125,13 @@ class InMemory(Store):
         declined: Collection[Feature] = (),
         space: str = "main",
         caller_clock: bool = False,
+        allows_processes: bool = False,
     ) -> None:
-        super().__init__(SmallEngine(MemoryStore(clock), declined, space=space, caller_clock=caller_clock))
+        """With ``allows_processes`` a worker runs jobs in child processes, whose handlers must not use the store."""
+        engine = SmallEngine(
+            MemoryStore(clock), declined, space=space, caller_clock=caller_clock, allows_processes=allows_processes
+        )
+        super().__init__(engine)
 
     def space(self, name: str) -> Store:
         """Return another space of the store."""

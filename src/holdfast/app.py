@@ -596,13 +596,16 @@ class Holdfast:
             return options.cron
         has_schedules = bool(self.code_schedules or self.settings.schedules)
         drains = options.until_drained or options.max_jobs is not None
-        return has_schedules and not drains and self.driver.capabilities.has(Feature.REGISTRY)
+        return (
+            has_schedules and not drains and self.driver.capabilities.lost.isdisjoint({Feature.REGISTRY, Feature.KEY})
+        )
 
     def _wants_webhooks(self, options: WorkerOptions) -> bool:
         """Whether a worker delivers callbacks: where their secret is known, and unless it stops by itself."""
         webhooks = self.settings.webhooks
         drains = options.until_drained or options.max_jobs is not None
-        return bool(webhooks.secret or webhooks.secrets_file) and not drains
+        is_wanted = bool(webhooks.secret or webhooks.secrets_file) and not drains
+        return is_wanted and self.driver.capabilities.lost.isdisjoint({Feature.LEDGER, Feature.REGISTRY})
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers, and with the settings where they have none."""

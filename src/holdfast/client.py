@@ -257,12 +257,13 @@ class Client:
         """Return the result of a done job; None if its handler returned None. Results are JSON, with any payload codec.
 
         Raises ``JobNotDone`` if the job is in any other state than done, ``JobNotFound`` for an unknown id, and
-        ``PayloadError`` if the result cannot be read.
+        ``PayloadError`` if the result cannot be read, and ``Unsupported`` if the store keeps no results.
         """
         record = job if isinstance(job, JobRecord) else self._get_existing(job)
         if record.state is not State.DONE:
             raise JobNotDone(record.id, state=record.state, reason=record.dead_reason, error=record.last_error)
         if record.result is None:
+            self.driver.capabilities.require(Feature.RESULT)
             return None
         return codecs.JSON.decode(record.result, field="result")
 

@@ -24,7 +24,7 @@ from holdfast.drivers.answers import (
     Stored,
     Trimmed,
 )
-from holdfast.drivers.capabilities import Capabilities, Durability, Feature
+from holdfast.drivers.capabilities import FACTS, FIELDS, GROUPS, Capabilities, Durability, Feature
 from holdfast.drivers.engine import Engine
 from holdfast.drivers.settle_one import ack, fail, release, retry
 from holdfast.drivers.store import Store
@@ -59,6 +59,9 @@ from holdfast.wire.identity import identity_bytes
 
 __all__ = [
     "DAY",
+    "FACTS",
+    "FIELDS",
+    "GROUPS",
     "HOUR",
     "JOB_COLUMNS",
     "LEDGER_COLUMNS",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
+from msgspec.structs import replace
+
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model import bounds
-from holdfast.model.job import State
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, is_expired
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -67,6 +69,21 @@ class Transition(NamedTuple):
     detail: str = ""
     error: str = ""  # of this attempt, for the ledger
     suspect: bool = False
+
+    def apply(self, job: JobRecord) -> JobRecord:
+        """Return the record after its lease has ended."""
+        return replace(
+            job,
+            state=self.state,
+            attempts=self.attempts,
+            crashes=self.crashes,
+            run_at=self.run_at,
+            last_error=self.last_error,
+            failed_at=self.failed_at,
+            dead_reason=self.dead_reason,
+            dead_at=self.dead_at,
+            result=self.result,
+        )
 
 
 def refusal(held: HeldJob | None, lease: Lease, now: int) -> LeaseError | None:

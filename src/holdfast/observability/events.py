@@ -375,6 +375,13 @@ _RARE = (
         "space",
     ),
     _event(
+        "store.lacks",
+        logging.INFO,
+        "the store lacks groups of requests or fields, and the worker does without them: the reason lists them",
+        "worker",
+        "reason",
+    ),
+    _event(
         "retention.differs",
         logging.WARNING,
         "the space has another retention than the settings",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.answers import QueueCounts
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Counts
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
@@ -53,8 +54,10 @@ class StoreGauges:
         self._stopped: dict[str, set[str]] = {}  # by metric: queues that had a stopped domain once
 
     def update(self) -> None:
-        """Count the jobs and set the gauges. Raises ``StoreError``."""
-        rows = self._store.do(Counts(queues=self._queues, states=COUNTED, estimate=True))
+        """Count the jobs and set the gauges. Raises ``StoreError``. A store that counts no jobs has no such gauges."""
+        has_jobs = self._store.capabilities.has(Feature.JOBS)
+        request = Counts(queues=self._queues, states=COUNTED, estimate=True)
+        rows = self._store.do(request) if has_jobs else []
         numbers: Counter[tuple[JobNames, str]] = Counter()
         ages: dict[JobNames, int] = {}
         for row in rows:

@@ -46,6 +46,7 @@ from holdfast.worker.processes.running import Run
 from holdfast.worker.timing import WorkerTiming
 
 NOT_ALLOWED = "not allowed"  # the reason of the dead letter
+NO_LOCK = "no lock"  # the same
 DEFAULT_IDEMPOTENCY_TTL = timedelta(hours=24)
 RUNNING_TTL = 30 * DAY  # of the mark of a running attempt: no attempt lasts longer
 
@@ -106,9 +107,10 @@ class Guard:
         self._executions = Executions(store, catalogue)
         self._is_active = bool(self._allowed or self._idempotent or any(self._single_instance.values()))
         needs_registry = self._idempotent or any(self._single_instance.values()) or self._executions.is_active
-        gap = store.capabilities.gaps.get(Feature.REGISTRY)
-        if needs_registry and gap is not None:
-            raise Unsupported(store.capabilities.driver, "idempotent, single_instance or capture_output", gap)
+        gaps = store.capabilities.gaps
+        self._gap = gaps.get(Feature.REGISTRY) or gaps.get(Feature.WRITES)
+        if needs_registry and self._gap is not None:
+            raise Unsupported(store.capabilities.driver, "idempotent, single_instance or capture_output", self._gap)
         self._held: dict[Run, list[_Claim]] = {}
         self._lock = threading.Lock()  # of _held
         self._random = random.Random()  # noqa: S311 - jitter
@@ -130,7 +132,10 @@ class Guard:
                 error = f"{job.type} is not one of the handlers that the settings allow in the queue {job.queue}"
                 refused[run] = Unrecovered(reason=NOT_ALLOWED, error=error)
             elif wanted := self._claims(run):
-                claims[run] = wanted
+                if self._gap is None:
+                    claims[run] = wanted
+                else:
+                    refused[run] = Unrecovered(reason=NO_LOCK, error=f"the store keeps no locks: {self._gap}")
         if claims:
             try:
                 refused |= self._take(claims)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 
 from holdfast.clock import SECOND, boot_time, monotonic, wall_clock
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Extend
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
@@ -250,11 +251,13 @@ class Heartbeat:
 
     def _extend(self, leases: list[Lease], sent: dict[Run, Note | None]) -> list[tuple[Lease | LeaseError, float]]:
         """Return the answer for each lease, and when the call began, by ``boot_time``."""
-        notes = {run.reservation.job.id: _with_start(run, note) for run, note in sent.items()}
+        notes: dict[str, Note] = {}
+        if self._driver.capabilities.has(Feature.NOTES):
+            notes = {run.reservation.job.id: _with_start(run, note) for run, note in sent.items()}
         answers: list[tuple[Lease | LeaseError, float]] = []
         for start in range(0, len(leases), bounds.MAX_BATCH_ITEMS):
             batch = leases[start : start + bounds.MAX_BATCH_ITEMS]
-            batch_notes = {lease.job_id: notes[lease.job_id] for lease in batch}
+            batch_notes = {lease.job_id: notes[lease.job_id] for lease in batch if notes}
             began = boot_time()
             extended = self._driver.do(Extend(leases=batch, lease_for=self._lease_for, notes=batch_notes))
             answers += [(answer, began) for answer in extended]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import AnyOpen, Reserve, Wait
 from holdfast.drivers.store import Store
 from holdfast.model.isolation import Isolation
@@ -68,6 +69,7 @@ class StoreJobSource:
         self._driver = driver
         self._queues = queues
         self._types = types
+        self._can = driver.capabilities
         self._lease_for = lease_for
         self._worker = worker
         self._mark: tuple[int, ...] = ()
@@ -79,10 +81,10 @@ class StoreJobSource:
             limit=demand.limit,
             lease_for=self._lease_for,
             worker=self._worker,
-            types=self._types,
+            types=self._types if self._can.has(Feature.TYPES) else None,
             max_bytes=demand.max_bytes,
             isolation=demand.isolation,
-            prefetch=demand.prefetch,
+            prefetch=demand.prefetch and self._can.has(Feature.NOTES),
         )
         reserved = self._driver.do(request)
         self._mark = reserved.mark
@@ -93,7 +95,11 @@ class StoreJobSource:
         self._driver.do(Wait(queues=self._queues, timeout=timeout, since=self._mark))
 
     def is_drained(self) -> bool:
-        """Whether the store has no open job of these queues and types, or only such as a stopped domain blocks."""
-        return not self._driver.do(AnyOpen(queues=self._queues, types=self._types)) or has_only_blocked(
-            self._driver, self._queues
-        )
+        """Whether the store has no open job of these queues and types, or only such as a stopped domain blocks.
+
+        A store that counts no jobs is drained when a reserve finds none.
+        """
+        if not self._can.has(Feature.JOBS):
+            return True
+        has_open = self._driver.do(AnyOpen(queues=self._queues, types=self._types))
+        return not has_open or has_only_blocked(self._driver, self._queues)

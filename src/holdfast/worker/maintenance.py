@@ -65,6 +65,7 @@ class Maintenance:
         self._wanted = choose_retention(keep_ended, keep_ledger, keep_dead)
         self._owns_all_spaces = owns_all_spaces
         self._has_registry = driver.capabilities.has(Feature.REGISTRY)
+        self._has_spaces = driver.capabilities.has(Feature.SPACES)
         self._proposed: set[str] = set()  # spaces
         self._dead_letters: dict[str, DeadLetterRetention] = {}  # by space
         self._collectors: dict[str, ArtifactCollector] = {}  # by space
@@ -105,7 +106,7 @@ class Maintenance:
 
     def _reap(self) -> None:
         """End expired leases in the next few spaces that have some."""
-        if not self._driver.capabilities.has(Feature.SPACES):
+        if not self._has_spaces:
             self._reap_space(self._driver, self._driver.space_name)
             return
         page = self._driver.do(Spaces(after=self._reap_after, limit=STEP_SPACES, has_expired_leases=True))
@@ -123,7 +124,9 @@ class Maintenance:
 
     def _trim(self) -> None:
         """Remove old rows in the next few spaces. If one of them has more, the next walk begins at once."""
-        if not self._driver.capabilities.has(Feature.SPACES):
+        if not self._driver.capabilities.has(Feature.JOBS):
+            return
+        if not self._has_spaces:
             if self._trim_space(self._driver, self._driver.space_name):
                 self._trim_at = monotonic()
             return

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model import bounds
@@ -106,7 +107,7 @@ class ReserveLoop:
                     self.settler.wait_for_batch(settled_batches, dispatch.SOON_SECONDS)
                 elif reserved:
                     drain_poll = DRAIN_POLL_SECONDS
-                elif self.options.until_drained and self._is_drained():
+                elif self.options.until_drained and self._is_drained(settled_batches):
                     return
                 else:
                     drain_poll = self._wait_for_jobs(drain_poll)
@@ -133,7 +134,10 @@ class ReserveLoop:
         """Return how many jobs the next reserve may take."""
         if self.shutdown.is_holding:
             return 0
-        limit = self.held_jobs.limit(self.pool.reserve_limit(), self.pool.free_places())
+        useful, free_places = self.pool.reserve_limit(), self.pool.free_places()
+        if not self.driver.capabilities.has(Feature.NOTES):  # the store does not know which jobs have begun (L7)
+            useful = min(useful, free_places)
+        limit = self.held_jobs.limit(useful, free_places)
         max_jobs = self.options.max_jobs
         if max_jobs is not None:
             limit = min(limit, max_jobs - self.held_jobs.reserved)
@@ -217,12 +221,14 @@ class ReserveLoop:
                 return
         self.settler.wait_until_idle(seconds)
 
-    def _is_drained(self) -> bool:
-        """Whether nothing runs here, and the source has no open job."""
+    def _is_drained(self, settled_batches: int) -> bool:
+        """Whether nothing runs here, and the source has no open job. ``settled_batches`` is from before the reserve."""
         deadline = monotonic() + dispatch.SOON_SECONDS  # then the caller looks for a stop, and for jobs that are due
         while self.pool.ends_soon() and (left := deadline - monotonic()) > 0:
             with self.pool.changed:
                 self.pool.changed.wait(left)
         if self.pool.busy() or not self.settler.wait_until_idle(dispatch.SOON_SECONDS):
             return False
+        if not self.driver.capabilities.has(Feature.JOBS) and self.settler.settled_batches != settled_batches:
+            return False  # a job that runs again came too late for the reserve, and the store counts no open jobs
         return self.source.is_drained()

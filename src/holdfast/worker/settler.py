@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from holdfast.clock import SECOND, monotonic
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Extend, Reap
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
@@ -15,12 +17,14 @@ from holdfast.model.lease import Lease
 from holdfast.model.settlement import Retry, Settlement
 from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.lost_fields import delay_of
 from holdfast.worker.observer import WorkerObserver
-from holdfast.worker.outcome import Outcome
+from holdfast.worker.outcome import Outcome, Snoozed
 from holdfast.worker.processes.running import Run
 
 MAX_BATCH_SETTLEMENTS = 1000  # in one call
 MAX_BATCH_BYTES = 16 << 20  # of the results and outputs in one call, unless one alone has more
+MAX_DELAYED_RUNS = 1000  # whose leases are kept for a store without delays
 MAX_UNREPORTED_LEASES = 10_000  # leases that expired while the store was out of reach; more are not kept
 MAX_UNSETTLED_RUNS = 4 * MAX_BATCH_SETTLEMENTS  # the worker reserves nothing while more ended attempts wait
 MAX_DELAY_SECONDS = 0.050  # longest time that an ended attempt waits for others
@@ -67,6 +71,8 @@ class Settler:
         self._settling = 0  # attempts in the batch that is being settled
         self._is_store_out = False  # the last call to the store failed
         self._unreported: list[Lease] = []  # of attempts that could not be settled
+        self._delays = not driver.capabilities.has(Feature.SCHEDULE)
+        self._delayed: list[tuple[float, int, Run, Outcome]] = []  # a heap: until when the store must not get them back
         self._changed = threading.Condition()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._settle_until_stopped, name="holdfast-settler", daemon=True)
@@ -78,6 +84,8 @@ class Settler:
     def add(self, ended: Iterable[tuple[Run, Outcome]], *, more_soon: bool) -> None:
         """Settle these runs: in a batch with others if more will end soon, else now."""
         with self._changed:
+            if self._delays:
+                ended = [one for one in ended if not self._delay(*one)]
             is_first = not self._waiting
             if is_first:
                 self._waiting_since = monotonic()
@@ -85,6 +93,24 @@ class Settler:
             self._is_urgent = self._is_urgent or not more_soon
             if is_first or self._is_urgent or len(self._waiting) >= MAX_BATCH_SETTLEMENTS:
                 self._changed.notify_all()
+
+    def _delay(self, run: Run, outcome: Outcome) -> bool:
+        """Keep the lease of a run until the delay of its release is over, at most that of ``MAX_DELAYED_RUNS`` runs."""
+        delay = delay_of(outcome)
+        if delay <= 0:
+            return False
+        heapq.heappush(self._delayed, (monotonic() + delay / SECOND, run.number, run, outcome))
+        self._changed.notify_all()
+        return True
+
+    def _take_delayed(self) -> float | None:
+        """Add the runs whose delay is over to those that wait; return how long the next delay takes."""
+        while self._delayed:
+            left = self._delayed[0][0] - monotonic()
+            if left > 0 and not self._is_stopping and len(self._delayed) <= MAX_DELAYED_RUNS:
+                return left
+            self._waiting.append(heapq.heappop(self._delayed)[2:])
+        return None
 
     def hurry(self, *, hurried: bool) -> None:
         """Settle what has ended as soon as the last batch is settled, and wait for no others; or wait again.
@@ -112,8 +138,13 @@ class Settler:
     def _wait(self, most: int, timeout: float) -> bool:
         with self._changed:
             return self._changed.wait_for(
-                lambda: len(self._waiting) + self._settling <= most and not self._is_store_out, timeout
+                lambda: len(self._waiting) + self._snoozed() + self._settling <= most and not self._is_store_out,
+                timeout,
             )
+
+    def _snoozed(self) -> int:
+        """Count the delayed runs of jobs that run again in this worker; one of an unknown type does not."""
+        return sum(isinstance(outcome, Snoozed) for *_, outcome in self._delayed)
 
     def report_outages(self) -> None:
         """Tell the store which leases ended although this worker lived: no crash is counted for them (L7).
@@ -162,8 +193,10 @@ class Settler:
     def _next_batch(self) -> list[tuple[Run, Outcome]]:
         """Wait until a batch is full or its first run has waited long enough, and return it; empty at the end."""
         with self._changed:
+            left = self._take_delayed()
             while not self._waiting and not self._is_stopping:
-                self._changed.wait()
+                self._changed.wait(left)
+                left = self._take_delayed()
             while (
                 self._waiting
                 and len(self._waiting) < MAX_BATCH_SETTLEMENTS
@@ -237,7 +270,7 @@ def _batch_size(ended: Sequence[tuple[Run, Outcome]]) -> int:
 def send_last_notes(driver: Store, runs: list[Run], leases: list[Lease], lease_for: int) -> None:
     """Send the notes that no heartbeat has sent yet: a checkpoint must not be lost with the lease."""
     with_notes = [(run, lease, run.note) for run, lease in zip(runs, leases, strict=True) if run.note is not None]
-    if with_notes:
+    if with_notes and driver.capabilities.has(Feature.NOTES):
         notes = {run.reservation.job.id: note for run, _, note in with_notes if note is not None}
         driver.do(Extend(leases=[lease for _, lease, _ in with_notes], lease_for=lease_for, notes=notes))
         for run, _, _ in with_notes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import secrets
@@ -26,6 +27,7 @@ from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, HandlerKeywords, make_handler
 from holdfast.worker.decide import ack, decide
+from holdfast.worker.event_log import log_event
 from holdfast.worker.guard import Guard
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_jobs import HeldJobs
@@ -36,6 +38,7 @@ from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
 from holdfast.worker.last_attempts import report_starts
 from holdfast.worker.limit_proposals import ProposedLimits
 from holdfast.worker.limits import RecycleLimits
+from holdfast.worker.lost_fields import without_lost_fields
 from holdfast.worker.observer import Observers, WorkerObserver
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.outcome import Outcome, RetryRequested, Succeeded
@@ -313,6 +316,8 @@ class Worker:
             on_exit=self._observers.child_exited,
         )
         self._observers.started(self.name, self.queues)
+        if lost := self.driver.capabilities.lost:
+            log_event(logging.INFO, "store.lacks", worker=self.name, reason=", ".join(sorted(lost)))
         try:
             with tuned_interpreter():
                 # In another thread: this one has to handle signals, also while the store does not answer.
@@ -362,13 +367,15 @@ class Worker:
     # Ended attempts ---------------------------------------------------------------------------------------------
 
     def _settlement_of(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
+        settlement = self._decide(run, outcome, lease)
+        can = self.driver.capabilities
+        return without_lost_fields(settlement, can) if can.lost else settlement
+
+    def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         if isinstance(outcome, Succeeded):  # the most frequent outcome needs no retry policy
             return ack(lease, outcome, run.started_at)
-        if isinstance(outcome, RetryRequested):
-            if outcome.pause_type and outcome.after is not None:
-                self._type_holds.request_pause(run.reservation, outcome.after)
-            if outcome.pause_key and not self.driver.capabilities.has(Feature.LIMIT_KEY):
-                outcome = replace(outcome, pause_key=False)
+        if isinstance(outcome, RetryRequested) and outcome.pause_type and outcome.after is not None:
+            self._type_holds.request_pause(run.reservation, outcome.after)
         job = run.reservation.job
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry_policy)
         return decide(job, lease, outcome, policy, random=self._random.random(), started_at=run.started_at)

@@ -278,18 +278,7 @@ class Space:
             detail=transition.detail,
             error=transition.error,
         )
-        row.job = replace(
-            row.job,
-            state=transition.state,
-            attempts=transition.attempts,
-            crashes=transition.crashes,
-            run_at=transition.run_at,
-            last_error=transition.last_error,
-            failed_at=transition.failed_at,
-            dead_reason=transition.dead_reason,
-            dead_at=transition.dead_at,
-            result=transition.result,
-        )
+        row.job = transition.apply(row.job)
         row.available_at, row.released_for = transition.available_at, transition.released_for
         row.suspect = transition.suspect
         row.last_verb, row.last_token = verb, row.token

@@ -185,7 +185,7 @@ class Diagnose(Request[Diagnosis], frozen=True, kw_only=True):
     """Facts for ``holdfast doctor`` and for audits. Reads a bounded number of rows, or statistics.
 
     Expired leases are counted if they expired at least ``expired_for`` microseconds ago and were not reaped; at most
-    ``REAP_LIMIT`` of them.
+    ``REAP_LIMIT`` of them. An engine without the group of jobs may know nothing.
     """
 
     expired_for: int = 0

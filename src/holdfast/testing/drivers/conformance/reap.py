@@ -30,7 +30,7 @@ def reap_of_an_empty_or_unknown_queue_ends_nothing(h: Harness) -> None:
     assert_equal(h.reap(["unknown"]), 0, "reaped in an unknown queue")
 
 
-@case("L2", needs={Feature.CALLER_CLOCK})
+@case("L2", needs={Feature.CALLER_CLOCK, Feature.JOBS})
 def expired_leases_are_counted_until_they_are_reaped(h: Harness) -> None:
     store = h.store
     h.reserve_new_job(lease_for=10)
