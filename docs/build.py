@@ -14,17 +14,21 @@ import logging
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 from urllib.parse import unquote
 
 import click
+import msgspec
 
 import holdfast
 from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
-from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers import requests
+from holdfast.drivers.capabilities import FACTS, FIELDS, GROUPS, Capabilities
 from holdfast.drivers.http.description import DriverDescription
 from holdfast.drivers.http.protocol import PROTOCOL_VERSION
 from holdfast.drivers.postgres.engine import CAPABILITIES
@@ -140,29 +144,24 @@ def drivers() -> str:
     with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
         declared = [capabilities(url) for url in ("memory://", f"sqlite:///{folder}/docs.db")]
     declared += [CAPABILITIES, over_http(CAPABILITIES)]  # no server is needed to read them
+    kinds = (("group", GROUPS), ("field", FIELDS), ("fact", FACTS))
+    rows = [
+        f"| {kind} | {feature} | "
+        + " | ".join(f"no: {one.gaps[feature]}" if feature in one.gaps else "yes" for one in declared)
+        + " |"
+        for kind, features in kinds
+        for feature in features
+    ]
     names = " | ".join(f"`{one.driver}`" for one in declared)  # that of http is over postgres
     durability = " | ".join(f"`{one.durability.name.lower()}`" for one in declared)
     skipped = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in declared)
-    differing = [feature for feature in Feature if len({one.gaps.get(feature) for one in declared}) > 1]
-    shared = [feature for feature in Feature if feature not in differing]
-    rows = [
-        f"| {feature} | "
-        + " | ".join(f"no: {one.gaps[feature]}" if feature in one.gaps else "yes" for one in declared)
-        + " |"
-        for feature in differing
-    ]
-    missing = [f"{feature} ({CAPABILITIES.gaps[feature]})" for feature in shared if feature in CAPABILITIES.gaps]
-    columns = "---|" * (len(declared) + 1)
     return "\n".join(
         [
-            f"| guarantee | {names} |",
-            f"|{columns}",
-            f"| durability by default (L15) | {durability} |",
+            f"| | | {names} |",
+            f"|---|---|{'---|' * len(declared)}",
+            f"| | durability by default (L15) | {durability} |",
             *rows,
-            f"| cases skipped because of a gap | {skipped} |",
-            "",
-            f"All offer: {'; '.join(feature for feature in shared if feature not in CAPABILITIES.gaps)}.",
-            *(["", f"None offers: {'; '.join(missing)}."] if missing else []),
+            f"| | cases skipped because of a gap | {skipped} |",
         ]
     )
 
@@ -174,7 +173,6 @@ def over_http(store: Capabilities) -> Capabilities:
         store=store.driver,
         durability=store.durability,
         gaps={feature.value: reason for feature, reason in store.gaps.items()},
-        optional=[],
         has_serial_arrivals=False,
         has_numbered_ledger=False,
         space="main",
@@ -189,6 +187,63 @@ def capabilities(url: str) -> Capabilities:
         return store.capabilities
     finally:
         store.close()
+
+
+def request_tables() -> str:
+    """Return a table of the requests of the core and of each group."""
+    all_requests = [value for value in vars(requests).values() if isinstance(value, type)]
+    found = [one for one in all_requests if issubclass(one, requests.Request) and one is not requests.Request]
+    parts = []
+    for group in (None, *GROUPS):
+        of_group = [one for one in found if one.needs == (() if group is None else (group,))]
+        title = "Core" if group is None else group.name.capitalize()
+        rows = [f"| `{request_call(one)}` | {first_sentence(one)} | `{answer_of(one)}` |" for one in of_group]
+        parts.append("\n".join([f"### {title}", "", "| request | what it does | answer |", "|---|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def request_call(request: type[requests.Request[object]]) -> str:
+    """Return a request with its fields; those with a default have a question mark. Every request has ``now``."""
+    fields = [one for one in msgspec.structs.fields(request) if one.name != "now"]
+    names = [one.name if one.required else f"{one.name}?" for one in fields]
+    return f"{request.__name__}({', '.join(names)})"
+
+
+def first_sentence(request: type[requests.Request[object]]) -> str:
+    """Return the first sentence of the promise of a request."""
+    text = " ".join(inspect.cleandoc(request.__doc__ or "").split())
+    return re.split(r"(?<=[.;]) ", text)[0].rstrip(".;").replace("``", "`")
+
+
+def answer_of(request: type[requests.Request[object]]) -> str:
+    """Return the type of the answer of a request, without modules."""
+    bases: tuple[object, ...] = vars(request)["__orig_bases__"]
+    [base] = [one for one in bases if get_args(one)]
+    [answer] = get_args(base)
+    text = answer.__name__ if isinstance(answer, type) and not get_args(answer) else repr(answer)
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("NoneType", "None").replace("|", r"\|")
+
+
+def field_needs() -> str:
+    """Return the table of the fields that an engine may lack."""
+    rows = [
+        f"| `{name}` of `{type_.__name__}` | {'; '.join(features)} |"
+        for type_, needs in requests.FIELD_NEEDS.items()
+        for name, features in needs.items()
+    ]
+    return "\n".join(["| field | needs |", "|---|---|", *rows])
+
+
+def core_driver(*names: str) -> str:
+    """Return parts of `examples/core_driver.py`: the head of the class, or methods and functions by their names."""
+    text = (ROOT / "examples" / "core_driver.py").read_text(encoding="utf-8")
+    found = []
+    for name in names:
+        part = re.search(rf"^( *)(?:def|class) {name}\b.*\n(?:(?:\1 .*)?\n)*", text, re.MULTILINE)
+        assert part is not None, f"the example has no {name}"
+        source = re.split(r"\n    def ", part[0])[0] if name == "DictEngine" else part[0]
+        found.append(source.rstrip())
+    return "```py\n" + textwrap.dedent(("\n\n" if "DictEngine" in names else "\n\n\n").join(found)) + "\n```"
 
 
 def error_tree() -> str:
@@ -252,6 +307,13 @@ def http_problems() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
     "drivers": drivers,
+    "requests": request_tables,
+    "fields that an engine may lack": field_needs,
+    "example engine": lambda: core_driver("DictEngine", "execute"),
+    "example reserve": lambda: core_driver("reserve"),
+    "example settle": lambda: core_driver("_settle_one", "_end"),
+    "example harness": lambda: core_driver("DictHarness"),
+    "example opener": lambda: core_driver("open_url"),
     "errors": error_tree,
     "decisions": decisions,
     "metrics": metrics,

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from holdfast.clock import SECOND, boot_time
-from holdfast.drivers.requests import Inspect
+from holdfast.drivers.requests import Extend, Inspect
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.worker.heartbeat import Heartbeat
@@ -22,10 +22,11 @@ class Store(InMemory):
         super().__init__()
         self.after_extend = lambda: None
 
-    def extend(self, leases, **options):
-        answers = super().extend(leases, **options)
-        self.after_extend()
-        return answers
+    def do(self, request):
+        answer = super().do(request)
+        if isinstance(request, Extend):
+            self.after_extend()
+        return answer
 
 
 @pytest.fixture

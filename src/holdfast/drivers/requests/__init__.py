@@ -57,7 +57,6 @@ FIELD_NEEDS: Mapping[type, Needs] = {
 """By the type of a request, or of a value in one: the fields that an engine may lack, with what they need (L14)."""
 
 __all__ = [
-    "FIELD_NEEDS",
     "FIND_BYTES",
     "FIND_LIMIT",
     "REAP_LIMIT",
