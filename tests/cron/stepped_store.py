@@ -11,12 +11,12 @@ import random
 import threading
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
 
 from holdfast.driver import Store
+from holdfast.drivers.requests import Enqueue
 
 WAIT_SECONDS = 60.0  # for one step: far more than any call takes
-VERBS = frozenset({"enqueue", "read", "write", "scan", "get", "find", "find_page", "states", "ledger", "settings"})
+VERBS = frozenset({"enqueue", "read", "write", "scan", "inspect", "find", "ledger", "settings"})
 
 
 class Killed(BaseException):
@@ -31,34 +31,30 @@ class Fate(Enum):
     DIE_AFTER = auto()
 
 
-class SteppedStore:
-    """A store whose calls wait for their turn. Everything but the verbs is that of the store."""
+class SteppedStore(Store):
+    """A store whose requests wait for their turn."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(store.engine)
         self.inner = store
         self.calls = 0
         self.existed = 0  # jobs that an enqueue found in the store
         self.step_of: dict[int, Callable[[], Fate]] = {}  # by thread; a call of another thread does not wait
 
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.inner, name)
-        if name not in VERBS:
-            return value
-
-        def call(*args: object, **keywords: object) -> object:
-            self.calls += 1
-            step = self.step_of.get(threading.get_ident())
-            fate = Fate.LIVE if step is None else step()
-            if fate is Fate.DIE_BEFORE:
-                raise Killed
-            answer = value(*args, **keywords)
-            if name == "enqueue":
-                self.existed += sum(one.existed for one in answer)
-            if fate is Fate.DIE_AFTER:
-                raise Killed
-            return answer
-
-        return call
+    def do(self, request):
+        if request.verb not in VERBS:
+            return super().do(request)
+        self.calls += 1
+        step = self.step_of.get(threading.get_ident())
+        fate = Fate.LIVE if step is None else step()
+        if fate is Fate.DIE_BEFORE:
+            raise Killed
+        answer = super().do(request)
+        if isinstance(request, Enqueue):
+            self.existed += sum(one.existed for one in answer.answers)
+        if fate is Fate.DIE_AFTER:
+            raise Killed
+        return answer
 
 
 class Turns:

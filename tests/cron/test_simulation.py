@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from holdfast.drivers.requests import Enqueue
 from tests.cron.simulation import simulate
 from tests.cron.stepped_store import SteppedStore
 
@@ -46,15 +46,10 @@ def test_fires_of_hours_without_a_scheduler_are_made_up_for():
 class WithoutVersions(SteppedStore):
     """A store that lets every scheduler write: it expects no version."""
 
-    def __getattr__(self, name: str) -> Any:
-        call = super().__getattr__(name)
-        if name != "enqueue":
-            return call
-
-        def enqueue(jobs, *, writes=(), **keywords):
-            return call(jobs, writes=[replace(change, version=None) for change in writes], **keywords)
-
-        return enqueue
+    def do(self, request):
+        if isinstance(request, Enqueue):
+            request = replace(request, writes=[replace(change, version=None) for change in request.writes])
+        return super().do(request)
 
 
 def test_the_simulation_finds_a_store_that_lets_two_schedulers_fire():

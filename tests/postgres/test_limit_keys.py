@@ -9,7 +9,7 @@ import holdfast
 from holdfast.clock import MINUTE, SECOND
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
-from holdfast.drivers.requests import Configure
+from holdfast.drivers.requests import Configure, Reserve
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
@@ -34,7 +34,7 @@ def call(session, function, *arguments):
 
 
 def reserve(store, limit=9, *, now=NOW, **options):
-    return store.reserve(["q"], limit=limit, lease_for=LEASE, worker="w", now=now, **options)
+    return store.do(Reserve(queues=["q"], limit=limit, lease_for=LEASE, worker="w", now=now, **options)).reservations
 
 
 def reserve_ids(store, limit=9, *, now=NOW, **options):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.requests import Cancel, Configure, Inspect, Reap, Scan, Settings
+from holdfast.drivers.requests import Cancel, Configure, Inspect, Reap, Reserve, Scan, Settings
 from holdfast.errors import StoreUnavailable
 from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
@@ -164,7 +164,7 @@ def lose_a_reserve(store, proxy, **options):
     """Reserve two jobs and lose the answer; assert that the store has leased them."""
     proxy.lose_next()
     with pytest.raises(StoreUnavailable):
-        store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW, **options)
+        store.do(Reserve(queues=["q"], limit=2, lease_for=10, worker="w", now=NOW, **options))
     assert store.counts(now=NOW)[0].inflight == 2
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import holdfast
 from holdfast import Context, Fixed, Holdfast, LeaseError, WorkerOptions
 from holdfast.driver import Reservation, Settlement, Store
+from holdfast.drivers.requests import Reserve
 from tests.soak.ordered_checks import EFFECTS, effect_line
 
 QUEUE = "soak"
@@ -66,7 +67,7 @@ class LoggedStore:
         if not self._has_reserved:
             self._has_reserved = True
             self._log.write()
-        return self._store.reserve(queues, **fields)
+        return self._store.do(Reserve(queues=queues, **fields)).reservations
 
     def settle(self, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
         facts = [f"{one.lease.job_id} {one.lease.fence} {one.verb}" for one in settlements]

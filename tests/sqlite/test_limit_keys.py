@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
-from holdfast.drivers.requests import Configure, Inspect, Trim
+from holdfast.drivers.requests import Configure, Inspect, Reserve, Trim
 from holdfast.drivers.sqlite import limit_keys
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Retry
@@ -20,7 +20,10 @@ def rows(store, query: str) -> list[tuple]:
 
 
 def reserve_ids(store, limit: int = 10, now: int = NOW, **options) -> list[str]:
-    return [one.job.id for one in store.reserve(["q"], limit=limit, lease_for=HOUR, now=now, **options)]
+    return [
+        one.job.id
+        for one in store.do(Reserve(queues=["q"], limit=limit, lease_for=HOUR, now=now, **options)).reservations
+    ]
 
 
 def count_steps(store, call) -> int:

@@ -31,6 +31,7 @@ from holdfast.drivers.requests import (
     Read,
     Reap,
     Requeue,
+    Reserve,
     Resume,
     Scan,
     Settings,
@@ -142,7 +143,7 @@ class ComparedStore:
         """Compare jobs, order, attempts and expiries; fences must grow (L4). ``rules`` are other options of reserve."""
         rules |= {"limit": limit, "lease_for": lease_for, "worker": worker, "types": types, "now": self.now}
         wanted = self.oracle.reserve(queues, **rules)
-        got = self.store.reserve(queues, **rules)
+        got = self.store.do(Reserve(queues=queues, **rules)).reservations
         assert_same("reserve: ids in order", [r.job.id for r in wanted], [r.job.id for r in got])
         assert_same("reserve: jobs", [r.job for r in wanted], [r.job for r in got])
         assert_same("reserve: checkpoints", [r.checkpoint for r in wanted], [r.checkpoint for r in got])

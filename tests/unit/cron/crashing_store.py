@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
-CALLS = frozenset({"enqueue", "write", "read", "scan", "get"})
+from holdfast.drivers.requests import Request
+from holdfast.drivers.store import Store
+
+A = TypeVar("A")
+
+CALLS = frozenset({"enqueue", "write", "read", "scan", "inspect"})
 
 
 class Died(BaseException):
     """The process of the caller has died. Nothing may catch it."""
 
 
-class CrashingStore:
-    """Passes every call to a store, and counts the calls of ``CALLS``. The call number ``at`` raises ``Died``."""
+class CrashingStore(Store):
+    """Passes every request to a store, and counts those of ``CALLS``. The one of number ``at`` raises ``Died``."""
 
-    def __init__(self, store: Any, *, at: int | None = None, before: bool = True) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, at: int | None = None, before: bool = True) -> None:
+        super().__init__(store.engine)
+        self.store = store
         self._at = at
         self._before = before
         self.calls: list[str] = []
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if name not in CALLS:
-            return found
+    @property
+    def capabilities(self):
+        return self.store.capabilities
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls.append(name)
-            is_last = len(self.calls) == self._at
-            if is_last and self._before:
-                raise Died
-            answer = found(*args, **kwargs)
-            if is_last:
-                raise Died
-            return answer
-
-        return call
+    def do(self, request: Request[A]) -> A:
+        if request.verb not in CALLS:
+            return self.store.do(request)
+        self.calls.append(request.verb)
+        is_last = len(self.calls) == self._at
+        if is_last and self._before:
+            raise Died
+        answer = self.store.do(request)
+        if is_last:
+            raise Died
+        return answer

@@ -65,10 +65,10 @@ def test_an_outage_of_the_store_is_logged_once_and_ends_nothing(real_store, star
     class Failing(CrashingStore):
         is_down = False
 
-        def __getattr__(self, name):
-            if self.is_down and name in ("scan", "write", "read"):
+        def do(self, request):
+            if self.is_down and request.verb in ("scan", "write", "read"):
                 raise StoreUnavailable("the network is down")
-            return super().__getattr__(name)
+            return super().do(request)
 
     store = Failing(real_store)
     start(CronRunner(make_app(store), timing=CronTiming(failure_seconds=0.01)))
@@ -92,7 +92,7 @@ def test_a_store_without_a_registry_has_no_schedules(real_store):
     class WithoutRegistry(CrashingStore):
         @property
         def capabilities(self):
-            return replace(self._store.capabilities, gaps={Feature.REGISTRY: "a test"})
+            return replace(self.store.capabilities, gaps={Feature.REGISTRY: "a test"})
 
     app = make_app(WithoutRegistry(real_store))
     with pytest.raises(Unsupported, match="schedules"):

@@ -16,7 +16,7 @@ from holdfast.connect import connect
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Scan
+from holdfast.drivers.requests import Enqueue, Read, Scan
 from holdfast.errors import ScheduleConflict
 from holdfast.model.filters import JobFilter
 from holdfast.model.settlement import Ack
@@ -31,7 +31,7 @@ class WithoutWrites(CrashingStore):
 
     @property
     def capabilities(self):
-        declared = self._store.capabilities
+        declared = self.store.capabilities
         return replace(declared, gaps={**declared.gaps, Feature.WRITES: "a test"})
 
 
@@ -205,14 +205,14 @@ def test_a_fire_that_another_scheduler_was_faster_with_does_not_stop_the_others(
         runner.run()
         clock.advance(MINUTE)
         faster = Holdfast(driver=store, clock=clock)
-        enqueue = store.enqueue
 
-        def pause_one(*args, **kwargs):
-            del slow.enqueue
-            faster.schedules.pause("c")
-            return enqueue(*args, **kwargs)
+        def pause_one(request):
+            if isinstance(request, Enqueue):
+                del slow.do
+                faster.schedules.pause("c")
+            return store.do(request)
 
-        slow.enqueue = pause_one
+        slow.do = pause_one
         assert sorted(fired.schedule for fired in runner.run()) == ["a", "b"]
 
 
@@ -224,14 +224,14 @@ def test_schedules_that_another_scheduler_changes_meanwhile_are_declared_again(t
         CronRunner(make_app(store, clock)).run()
         faster, slow, changes = Holdfast(driver=store, clock=clock), CrashingStore(store), iter(range(times))
 
-        def change_one(*args, **kwargs):
-            answer = store.read(*args, **kwargs)
-            if next(changes, None) is not None:
+        def change_one(request):
+            answer = store.do(request)
+            if isinstance(request, Read) and next(changes, None) is not None:
                 faster.schedules.pause("c")
                 faster.schedules.resume("c")
             return answer
 
-        slow.read = change_one
+        slow.do = change_one
         app = Holdfast(driver=slow, clock=clock)
         for name in ("c", "d"):
             app.cron(name).every_minutes(10).run("report", None)

@@ -21,7 +21,7 @@ from holdfast.clock import SECOND
 from holdfast.connect import connect
 from holdfast.drivers.answers import Inspection
 from holdfast.drivers.capabilities import Capabilities, Feature
-from holdfast.drivers.requests import REAP_LIMIT, Cancel, Extend, Inspect, Purge, Reap, Requeue
+from holdfast.drivers.requests import REAP_LIMIT, Cancel, Extend, Inspect, Purge, Reap, Requeue, Reserve
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
@@ -207,9 +207,8 @@ class Harness(ABC):
         **options: Any,
     ) -> list[Reservation]:
         """Reserve now."""
-        return self.store.reserve(
-            queues, limit=limit, lease_for=lease_for, worker=worker, now=self.now_or_none, **options
-        )
+        terms = {"queues": queues, "limit": limit, "lease_for": lease_for, "worker": worker, "now": self.now_or_none}
+        return self.store.do(Reserve(**{**terms, **options})).reservations
 
     def reserve_ids(self, limit: int = 1, **options: Any) -> list[str]:
         """Reserve now; return the job ids in the order of the answer."""
