@@ -25,7 +25,7 @@ from holdfast import CronRunner, FireStatus, Fixed, Holdfast, JobBuilder, JobReq
 from holdfast import settings as all_settings
 from holdfast.clock import HOUR
 from holdfast.driver import Ack, JobFilter, Retry, State, from_envelope, to_envelope
-from holdfast.drivers.requests import Cancel, Configure, Enqueue, Inspect, Purge, Reap
+from holdfast.drivers.requests import Cancel, Configure, Inspect, Purge, Reap
 from holdfast.errors import ConnectError, InvalidInput, LeaseMismatch
 from holdfast.handlers import Event, ShellCommand, UrlRequest
 from holdfast.observability import InMemoryMetrics
@@ -458,7 +458,7 @@ def test_a_type_that_is_not_listed_for_a_queue_is_refused(app):
     app = app_with(app.driver, '[queues.mail]\nhandlers = ["mail.send"]\n[queues.closed]\nhandlers = []\n')
     send = app.handler("mail.send", queue="mail")(calls.append)
     other = app.handler("shell")(calls.append)
-    bad = {"mail": other.do(Enqueue(jobs=1, queue="mail")).answers, "closed": send.enqueue(1, queue="closed")}
+    bad = {"mail": other.enqueue(1, queue="mail"), "closed": send.enqueue(1, queue="closed")}
     send.enqueue(2)
     other.enqueue(3)  # its queue has no list
     assert sorted(statuses(app, 4, queues=("mail", "default", "closed"))) == ["acked", "acked", "dead", "dead"]

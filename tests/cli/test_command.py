@@ -200,7 +200,7 @@ def test_read_commands_create_no_store(run, url, folder):
 
 
 def test_an_unexpected_exception_is_one_line_and_debug_shows_the_traceback(run, start, url, filled, monkeypatch):
-    monkeypatch.setattr(type(filled), "find", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(type(filled), "do", lambda *_, **__: 1 / 0)
     assert "ZeroDivisionError: division by zero (a bug in Holdfast" in run("job", "list", code=1).err
     process = start("--debug", "job", "show", "no job", env={**os.environ, "HOLDFAST_URL": url})
     out, err = process.communicate()

@@ -9,7 +9,6 @@ import pytest
 import holdfast
 from holdfast.clock import SECOND, to_datetime
 from holdfast.drivers.capabilities import Capabilities, Durability, Feature
-from holdfast.drivers.requests import Resume
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.ordering import (
     Acquired,
@@ -189,7 +188,7 @@ def test_an_exhausted_offset_halts_its_domain(halting):
 def test_an_operator_skips_the_offset(halting):
     halting.fail("A", acquire(halting, 1).token)
     halting.try_acquire("A", 2)
-    assert halting.do(Resume(queue="A", domain="skip")) == NextHint(2)
+    assert halting.resume("A", "skip") == NextHint(2)
     assert halting.try_acquire("A", 1) == AlreadyFailed()
     acquire(halting, 2)
 
@@ -200,7 +199,7 @@ def test_an_operator_lets_the_offset_run_again(halting, clock):
     halting.try_acquire("A", 2)
     halting.fail("A", held.token)
     clock.advance(SECOND)
-    assert halting.do(Resume(queue="A", domain="retry")) == NextHint(1)
+    assert halting.resume("A", "retry") == NextHint(1)
     with pytest.raises(BacklogOrderingError) as refusal:
         halting.try_acquire("A", 2)
     assert refusal.value.expected == 1
@@ -213,13 +212,13 @@ def test_an_operator_lets_the_offset_run_again(halting, clock):
 def test_only_a_halted_domain_can_be_resumed(halting):
     for action in ("skip", "retry"):
         with pytest.raises(InvalidInput, match="halted"):
-            halting.do(Resume(queue="A", domain=action))
+            halting.resume("A", action)
     halting.fail("A", acquire(halting, 1).token)
     with pytest.raises(InvalidInput, match="action"):
-        halting.do(Resume(queue="A", domain="resume"))
-    halting.do(Resume(queue="A", domain="retry"))
+        halting.resume("A", "resume")
+    halting.resume("A", "retry")
     with pytest.raises(InvalidInput, match="halted"):
-        halting.do(Resume(queue="A", domain="retry"))
+        halting.resume("A", "retry")
 
 
 def test_a_takeover_without_retries_halts_too(open_lease, clock):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -20,7 +21,7 @@ from holdfast.aio import AsyncClient
 from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
-from holdfast.drivers.requests import Configure
+from holdfast.drivers.requests import Configure, Enqueue, Request
 from holdfast.drivers.settle_one import ack, fail
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import (
@@ -38,11 +39,12 @@ from holdfast.model.domain import DomainStatus, ResumeAction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
-from holdfast.model.registry import Change
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Fail, Retry
 from holdfast.wire.records import to_job
 from tests.in_memory import InMemory
+
+A = TypeVar("A")
 
 
 class RecordingDriver(InMemory):
@@ -52,16 +54,10 @@ class RecordingDriver(InMemory):
         super().__init__()
         self.batches: list[int] = []
 
-    def enqueue(
-        self,
-        jobs: Sequence[JobRecord],
-        *,
-        writes: Sequence[Change] = (),
-        replace_dead_before: int | None = None,
-        now: int | None = None,
-    ) -> list[Enqueued]:
-        self.batches.append(len(jobs))
-        return super().enqueue(jobs, writes=writes, replace_dead_before=replace_dead_before, now=now)
+    def do(self, request: Request[A]) -> A:
+        if isinstance(request, Enqueue):
+            self.batches.append(len(request.jobs))
+        return super().do(request)
 
 
 @pytest.fixture

@@ -27,12 +27,12 @@ class ReadLog:
         self.reads: list[set[str]] = []
         self.is_away = False
 
-    def inspect(self, job_ids: list[str], *, payloads: bool) -> Any:
-        assert not payloads
-        self.reads.append(set(job_ids))
+    def do(self, request: Inspect) -> Any:
+        assert not request.payloads
+        self.reads.append(set(request.job_ids))
         if self.is_away:
             raise StoreBusy(1.0)
-        return self._store.do(Inspect(job_ids=job_ids, payloads=payloads))
+        return self._store.do(request)
 
 
 @pytest.fixture

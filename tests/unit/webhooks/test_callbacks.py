@@ -11,7 +11,7 @@ from holdfast.artifacts.manifest import Artifact, Manifest
 from holdfast.artifacts.records import manifest_change, record_failure
 from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.driver import Ack, Fail, JobRecord, Retry, forget_reader, register_reader
-from holdfast.drivers.requests import Cancel, Inspect, Purge, Requeue, Trim, Write
+from holdfast.drivers.requests import Cancel, Enqueue, Inspect, Purge, Requeue, Trim, Write
 from holdfast.errors import StoreUnavailable
 from holdfast.webhooks import callbacks
 from holdfast.webhooks.callback_artifacts import NAMING_TIME
@@ -114,14 +114,14 @@ def test_a_reader_that_dies_before_it_moves_on_repeats_the_page_and_stores_nothi
     store.enqueue([job(name) for name in "abc"])
     for _ in "abc":
         run(store, Ack)
-    enqueue = store.enqueue
+    do = store.do
 
-    def fail(jobs, *, writes=()):
-        if writes:
+    def fail(request):
+        if isinstance(request, Enqueue) and request.writes:
             raise StoreUnavailable("memory", "gone")
-        return enqueue(jobs)
+        return do(request)
 
-    monkeypatch.setattr(store, "enqueue", fail)
+    monkeypatch.setattr(store, "do", fail)
     with pytest.raises(StoreUnavailable):
         reader(store, clock).read()
     assert len(deliveries(store)) == 2
@@ -149,17 +149,16 @@ def test_a_reader_that_was_overtaken_stores_nothing(store, clock):
     store.enqueue([job()])
     run(store, Ack)
     one, two = reader(store, clock), reader(store, clock, "two")
-    inspect = store.inspect
+    do = store.do
 
-    def overtake(
-        job_ids, **options
-    ):  # while the first one makes its deliveries, its turn ends and another one reads the page
-        store.inspect = inspect
-        clock.advance(10 * SECOND)
-        two.read()
-        return inspect(job_ids, **options)
+    def overtake(request):  # while the first one makes its deliveries, its turn ends and another one reads the page
+        if isinstance(request, Inspect):
+            store.do = do
+            clock.advance(10 * SECOND)
+            two.read()
+        return do(request)
 
-    store.inspect = overtake
+    store.do = overtake
     assert one.read() is True
     assert one.read() is False
     assert len(deliveries(store)) == 1
@@ -254,14 +253,14 @@ def test_jobs_are_read_by_several_at_a_time(store, clock, monkeypatch):
     for _ in "abc":
         run(store, Ack)
     calls = []
-    inspect = store.inspect
+    do = store.do
 
-    def count(job_ids, *, payloads=True):
-        if payloads:  # a look for webhooks reads none
-            calls.append(job_ids)
-        return inspect(job_ids, payloads=payloads)
+    def count(request):
+        if isinstance(request, Inspect) and request.payloads:  # a look for webhooks reads none
+            calls.append(request.job_ids)
+        return do(request)
 
-    monkeypatch.setattr(store, "inspect", count)
+    monkeypatch.setattr(store, "do", count)
     reader(store, clock).read()
     assert calls == [["a", "b"], ["c"]]
     assert [one["taskId"] for one in bodies(store)] == ["a", "b", "c"]

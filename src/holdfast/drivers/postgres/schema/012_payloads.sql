@@ -12,3 +12,7 @@ CREATE INDEX payloads_space ON payloads (space);
 
 ALTER TABLE jobs ADD COLUMN payload_seq bigint, ALTER COLUMN payload DROP NOT NULL;
 ALTER TABLE ended ADD COLUMN payload_seq bigint, ALTER COLUMN payload DROP NOT NULL;
+
+-- NOT VALID: rows that are there have a payload, and are not read again.
+ALTER TABLE jobs ADD CONSTRAINT payload_is_here_or_there CHECK (num_nonnulls(payload, payload_seq) = 1) NOT VALID;
+ALTER TABLE ended ADD CONSTRAINT payload_is_here_or_there CHECK (num_nonnulls(payload, payload_seq) = 1) NOT VALID;
