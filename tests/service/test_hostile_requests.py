@@ -10,6 +10,7 @@ import sqlite3
 
 import pytest
 
+from holdfast import Client, JobRequest
 from holdfast.drivers.requests import Cancel, Purge
 from holdfast.service import limits
 from holdfast.service.http.connection import MAX_PIPELINED
@@ -477,6 +478,29 @@ def test_answers_that_nobody_reads_are_bounded_and_cost_the_others_nothing(tmp_p
         assert running.post(f"/v1/tasks/{claim['task']['id']}/result", ended, token=slow).status_code == 200
         stack.close()
         wait_until(lambda: running.get("/v1/tasks", token=slow).status_code == 200)
+
+
+def test_tasks_that_wait_for_a_claim_are_not_answered_while_earlier_answers_are_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_UNSENT_BYTES", 16 << 20)
+    claims, tasks = 5, 9  # of 1 MB: one answer is more than half of what is allowed
+    with running_service(sqlite_url(tmp_path)) as running, contextlib.ExitStack() as stack:
+        host, port = running.url.removeprefix("http://").split(":")
+        for number in range(claims):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, int(port)))
+            body = b'{"commands":["c%d"],"limit":%d,"waitSeconds":20}' % (number, tasks)
+            head = POST.replace(b"tasks", b"tasks/claim") + b"Content-Length: %d\r\n\r\n" % len(body)
+            connection.sendall(head + body)
+        wait_until(lambda: running.service.requests._waiting == claims)
+        store = running.service.tenant("main").store
+        for number in range(claims):
+            Client(store).enqueue([JobRequest(type=f"c{number}", payload="x" * 1_000_000)] * tasks)
+        wait_until(lambda: running.service.requests._waiting == running.service.requests._running == 0)
+        assert 0 < running.service.unsent._held.total() <= 16 << 20
+        counts = store.counts()
+        assert sorted(one.inflight for one in counts) == [0] * (claims - 1) + [tasks]
+        assert sorted(one.ready for one in counts) == [0] + [tasks] * (claims - 1)
 
 
 def test_many_large_bodies_at_once_are_refused_and_small_ones_are_not(tmp_path, monkeypatch):

@@ -24,8 +24,17 @@ def token_of(lease: Lease, lease_for: int) -> str:
     return f"{lease.token}.{lease_for}"
 
 
+def find_lease(call: Call, task_id: str, token: str) -> tuple[Lease, bool]:
+    """Return the lease that a request names, and whether this process has handed it out to the subject.
+
+    Nothing need be read to know the owner of such a lease.
+    """
+    known = call.tenant.handed_out.find(token, task_id, call.principal.subject)
+    return (lease_of(task_id, token), False) if known is None else (known, True)
+
+
 def lease_of(task_id: str, token: str) -> Lease:
-    """Return the lease that a request names. The store compares the token, and knows the rest."""
+    """Return the lease with a token that a worker has. The store compares the token, and knows the rest."""
     fence, _, rest = token.partition(".")
     secret, _, _ = rest.partition(".")
     return Lease(job_id=task_id, token=f"{fence}.{secret}", fence=_number(fence) or 0, expires_at=0)
@@ -49,17 +58,6 @@ def lease_seconds(settings: ServeSettings, asked: float | None) -> float:
     if not least <= seconds <= most:
         raise Problem(Code.INVALID_REQUEST, f"wanted {least:g} to {most:g} seconds", field="leaseSeconds")
     return seconds
-
-
-def is_known(call: Call, lease: Lease) -> bool:
-    """Whether this process has handed out the lease to the subject: nothing need be read to know its owner."""
-    return call.tenant.handed_out.knows(lease.token, lease.job_id, call.principal.subject)
-
-
-async def check_owned(call: Call, lease: Lease) -> None:
-    """Raise ``Problem`` if there is no such task, or if another subject has claimed it."""
-    if not is_known(call, lease):
-        await read_owned(call, lease.job_id)
 
 
 async def read_owned(call: Call, task_id: str) -> Inspection:

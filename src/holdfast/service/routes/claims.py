@@ -12,14 +12,14 @@ from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import (
-    check_owned,
     check_owner,
-    is_known,
+    find_lease,
     kept_seconds,
-    lease_of,
     lease_seconds,
+    read_owned,
     token_of,
 )
+from holdfast.service.limits import LARGE_BODY_BYTES
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, details_of, refused
 from holdfast.service.schemas.fields import instant, stored_json
@@ -65,19 +65,35 @@ async def claim(call: Call) -> Reply:
         return Reply(status=204)
     if not reservations:
         return Reply(status=204)
-    call.tenant.handed_out.remember(reservations, call.principal.subject)
+    await _check_unsent(call, reservations)
+    tokens = [token_of(one.lease, want.lease_for) for one in reservations]
+    leases = [one.lease for one in reservations]
+    call.tenant.handed_out.remember(dict(zip(tokens, leases, strict=True)), call.principal.subject)
     now = call.tenant.clock.now()
-    claims = [_claim(one, now, seconds) for one in reservations]
+    claims = [_claim(one, token, now, seconds) for one, token in zip(reservations, tokens, strict=True)]
     return Reply(content=claims[0] if request.limit is None else Claims(claims=claims))
 
 
-def _claim(reservation: Reservation, now: int, seconds: float) -> Claim:
+async def _check_unsent(call: Call, reservations: list[Reservation]) -> None:
+    """Give the tasks back if they are large and earlier answers to the caller are not read. Raises ``Problem`` then.
+
+    Other claims may have been answered since this one was accepted.
+    """
+    if sum(len(one.job.payload) for one in reservations) > LARGE_BODY_BYTES:
+        try:
+            call.service.unsent.check((call.principal.space, call.principal.subject))
+        except Problem:
+            await call.tenant.give_back(reservations)
+            raise
+
+
+def _claim(reservation: Reservation, token: str, now: int, seconds: float) -> Claim:
     lease = reservation.lease
     until = instant(lease.expires_at)
     assert until is not None
     return Claim(
         task=claimed_task_of(reservation.job, now),
-        lease_token=token_of(lease, round(seconds * SECOND)),
+        lease_token=token,
         fence=lease.fence,
         lease_until=until,
         lease_seconds=seconds,
@@ -86,8 +102,9 @@ def _claim(reservation: Reservation, now: int, seconds: float) -> Claim:
 
 async def heartbeat(call: Call) -> Reply:
     """Extend a lease, and store the progress of the attempt."""
-    beat = _heartbeat(call, call.path["task_id"], call.body)
-    await check_owned(call, beat.lease)
+    beat, is_known = _heartbeat(call, call.path["task_id"], call.body)
+    if not is_known:
+        await read_owned(call, beat.lease.job_id)
     answer = await call.tenant.extend(beat)
     if isinstance(answer, LeaseError):
         raise refused(answer)
@@ -101,19 +118,24 @@ async def heartbeats(call: Call) -> Reply:
         raise Problem(Code.INVALID_REQUEST, "wanted each task once", field="tasks")
     outcomes: dict[str, ExtendedItem] = {}
     beats: list[Beat] = []
+    unknown: list[str] = []
     for one in requests:
         try:
-            beats.append(_heartbeat(call, one.task_id, one))
+            beat, is_known = _heartbeat(call, one.task_id, one)
         except (Problem, InvalidInput) as error:
             outcomes[one.task_id] = ExtendedItem(task_id=one.task_id, problem=details_of(error))
-    unknown = [one.lease.job_id for one in beats if not is_known(call, one.lease)]
-    found = await call.tenant.inspect(unknown) if unknown else {}
-    for task_id in unknown:
-        try:
-            check_owner(call, task_id, found.get(task_id))
-        except Problem as problem:
-            outcomes[task_id] = ExtendedItem(task_id=task_id, problem=problem.details())
-    beats = [one for one in beats if one.lease.job_id not in outcomes]
+            continue
+        beats.append(beat)
+        if not is_known:
+            unknown.append(one.task_id)
+    if unknown:
+        found = await call.tenant.inspect(unknown)
+        for task_id in unknown:
+            try:
+                check_owner(call, task_id, found.get(task_id))
+            except Problem as problem:
+                outcomes[task_id] = ExtendedItem(task_id=task_id, problem=problem.details())
+        beats = [one for one in beats if one.lease.job_id not in outcomes]
     answers = await call.tenant.extend_many(beats) if beats else []
     for beat, answer in zip(beats, answers, strict=True):
         task_id = beat.lease.job_id
@@ -124,8 +146,8 @@ async def heartbeats(call: Call) -> Reply:
     return Reply(content=ExtendedLeases(tasks=[outcomes[one.task_id] for one in requests]))
 
 
-def _heartbeat(call: Call, task_id: str, request: Heartbeat) -> Beat:
-    """Return the lease to extend. Raises ``Problem`` or ``InvalidInput``."""
+def _heartbeat(call: Call, task_id: str, request: Heartbeat) -> tuple[Beat, bool]:
+    """Return the lease to extend, and whether its owner is known. Raises ``Problem`` or ``InvalidInput``."""
     progress = stored_json(request.progress)
     if progress is not None:
         bounds.check_blob("progress", progress, most=bounds.MAX_NOTE_BYTES)
@@ -134,7 +156,8 @@ def _heartbeat(call: Call, task_id: str, request: Heartbeat) -> Beat:
         seconds = kept_seconds(settings, request.lease_token)
     else:
         seconds = lease_seconds(settings, request.lease_seconds)
-    return Beat(lease_of(task_id, request.lease_token), round(seconds * SECOND), progress)
+    lease, is_known = find_lease(call, task_id, request.lease_token)
+    return Beat(lease, round(seconds * SECOND), progress), is_known
 
 
 def _extended(kind: type[E], beat: Beat, lease: Lease) -> E:

@@ -16,7 +16,7 @@ from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.service.artifact_transfers import transfers_of
 from holdfast.service.auth.principal import Scope
-from holdfast.service.lease_calls import check_owned, check_owner, is_known, lease_of, read_owned
+from holdfast.service.lease_calls import check_owner, find_lease, read_owned
 from holdfast.service.named_artifacts import settle_with_artifacts
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, details_of, refused
@@ -44,9 +44,8 @@ NO_ERROR = "the worker gave no error"
 async def end_attempt(call: Call) -> Reply:
     """End an attempt with its result, or with its failure."""
     request: Completion | Nack = call.body
-    lease = lease_of(call.path["task_id"], request.lease_token)
-    is_read = _fails(request) or not is_known(call, lease)
-    before = await read_owned(call, lease.job_id) if is_read else None
+    lease, is_known = find_lease(call, call.path["task_id"], request.lease_token)
+    before = await read_owned(call, lease.job_id) if _fails(request) or not is_known else None
     settlement = _settlement(call, lease, before, request)
     return Reply(content=await _settle(call, settlement, before, _artifacts(request)))
 
@@ -63,15 +62,14 @@ async def nack_tasks(call: Call) -> Reply:
 
 async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNack]) -> list[SettledItem]:
     """End attempts in one call of the store, those with artifacts one by one; each one has its own outcome."""
-    leases = [lease_of(one.task_id, one.lease_token) for one in requests]
-    is_read = [_fails(one) or not is_known(call, lease) for one, lease in zip(requests, leases, strict=True)]
-    read = [lease.job_id for lease, is_one in zip(leases, is_read, strict=True) if is_one]
-    found = await call.tenant.inspect(read) if read else {}
+    leases = [find_lease(call, one.task_id, one.lease_token) for one in requests]
+    read = {one.task_id for one, (_, is_known) in zip(requests, leases, strict=True) if _fails(one) or not is_known}
+    found = await call.tenant.inspect(list(read)) if read else {}
     settlements: dict[int, Settlement] = {}
     outcomes: dict[int, SettledItem] = {}
-    for place, (request, lease) in enumerate(zip(requests, leases, strict=True)):
+    for place, (request, (lease, _)) in enumerate(zip(requests, leases, strict=True)):
         try:
-            before = check_owner(call, lease.job_id, found.get(lease.job_id)) if is_read[place] else None
+            before = check_owner(call, lease.job_id, found.get(lease.job_id)) if lease.job_id in read else None
             settlement = _settlement(call, lease, before, request)
             if artifacts := _artifacts(request):
                 outcomes[place] = await _settle(call, settlement, before, artifacts)
@@ -122,8 +120,9 @@ def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Co
 async def abandon(call: Call) -> Reply:
     """Give the task back; the attempt does not count."""
     request: Abandon = call.body
-    lease = lease_of(call.path["task_id"], request.lease_token)
-    await check_owned(call, lease)
+    lease, is_known = find_lease(call, call.path["task_id"], request.lease_token)
+    if not is_known:
+        await read_owned(call, lease.job_id)
     if (error := await call.tenant.settle(Release(lease, delay=_delay(request.delay_seconds)))) is not None:
         raise refused(error)
     after = await call.tenant.inspect_one(lease.job_id)
