@@ -10,6 +10,7 @@ from holdfast.model.lease import Lease
 from holdfast.service.operation import Call
 from holdfast.service.problems import Code, Problem, not_found, refused
 from holdfast.service.system_queues import hide
+from holdfast.service.tenants.handed_out import NamedLease
 from holdfast.service.tenants.tenant import Heartbeat
 from holdfast.settings.serve import ServeSettings
 
@@ -24,13 +25,10 @@ def token_of(lease: Lease, lease_for: int) -> str:
     return f"{lease.token}.{lease_for}"
 
 
-def find_lease(call: Call, task_id: str, token: str) -> tuple[Lease, bool]:
-    """Return the lease that a request names, and whether this process has handed it out to the subject.
-
-    Nothing need be read to know the owner of such a lease.
-    """
+def find_lease(call: Call, task_id: str, token: str) -> NamedLease:
+    """Return the lease that a request names."""
     known = call.tenant.handed_out.find(token, task_id, call.principal.subject)
-    return (lease_of(task_id, token), False) if known is None else (known, True)
+    return known or NamedLease(lease_of(task_id, token), kept_length(call.service.serve, token), is_known=False)
 
 
 def lease_of(task_id: str, token: str) -> Lease:
@@ -44,11 +42,11 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
-def kept_seconds(settings: ServeSettings, token: str) -> float:
-    """Return the length for which a lease was claimed, within the bounds of the settings."""
+def kept_length(settings: ServeSettings, token: str) -> int:
+    """Return the length for which a lease was claimed, in microseconds, within the bounds of the settings."""
     lease_for = _number(token.rpartition(".")[2]) if token.count(".") > 1 else None
-    seconds = settings.lease.total_seconds() if lease_for is None else lease_for / SECOND
-    return min(max(seconds, MIN_LEASE_SECONDS), settings.max_lease.total_seconds())
+    length = from_timedelta(settings.lease) if lease_for is None else lease_for
+    return min(max(length, round(MIN_LEASE_SECONDS * SECOND)), from_timedelta(settings.max_lease))
 
 
 def lease_seconds(settings: ServeSettings, asked: float | None) -> float:

@@ -44,7 +44,7 @@ NO_ERROR = "the worker gave no error"
 async def end_attempt(call: Call) -> Reply:
     """End an attempt with its result, or with its failure."""
     request: Completion | Nack = call.body
-    lease, is_known = find_lease(call, call.path["task_id"], request.lease_token)
+    lease, _, is_known = find_lease(call, call.path["task_id"], request.lease_token)
     before = await read_owned(call, lease.job_id) if _fails(request) or not is_known else None
     settlement = _settlement(call, lease, before, request)
     return Reply(content=await _settle(call, settlement, before, _artifacts(request)))
@@ -63,13 +63,13 @@ async def nack_tasks(call: Call) -> Reply:
 async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNack]) -> list[SettledItem]:
     """End attempts in one call of the store, those with artifacts one by one; each one has its own outcome."""
     leases = [find_lease(call, one.task_id, one.lease_token) for one in requests]
-    read = {one.task_id for one, (_, is_known) in zip(requests, leases, strict=True) if _fails(one) or not is_known}
-    found = await call.tenant.inspect(list(read)) if read else {}
+    read = {one.task_id for one, found in zip(requests, leases, strict=True) if _fails(one) or not found.is_known}
+    inspected = await call.tenant.inspect(list(read)) if read else {}
     settlements: dict[int, Settlement] = {}
     outcomes: dict[int, SettledItem] = {}
-    for place, (request, (lease, _)) in enumerate(zip(requests, leases, strict=True)):
+    for place, (request, (lease, _, _)) in enumerate(zip(requests, leases, strict=True)):
         try:
-            before = check_owner(call, lease.job_id, found.get(lease.job_id)) if lease.job_id in read else None
+            before = check_owner(call, lease.job_id, inspected.get(lease.job_id)) if lease.job_id in read else None
             settlement = _settlement(call, lease, before, request)
             if artifacts := _artifacts(request):
                 outcomes[place] = await _settle(call, settlement, before, artifacts)
@@ -84,7 +84,7 @@ async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNa
         if refusal is not None:
             outcomes[place] = SettledItem(task_id=task_id, problem=details_of(refusal))
         else:
-            outcomes[place] = settled.setdefault(settlement.lease.token, _settled(settlement, found.get(task_id)))
+            outcomes[place] = settled.setdefault(settlement.lease.token, _settled(settlement, inspected.get(task_id)))
     return [outcomes[place] for place in range(len(requests))]
 
 
@@ -120,7 +120,7 @@ def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Co
 async def abandon(call: Call) -> Reply:
     """Give the task back; the attempt does not count."""
     request: Abandon = call.body
-    lease, is_known = find_lease(call, call.path["task_id"], request.lease_token)
+    lease, _, is_known = find_lease(call, call.path["task_id"], request.lease_token)
     if not is_known:
         await read_owned(call, lease.job_id)
     if (error := await call.tenant.settle(Release(lease, delay=_delay(request.delay_seconds)))) is not None:

@@ -253,17 +253,19 @@ class Tenant:
 
     def _extend(self, heartbeats: Sequence[Heartbeat]) -> list[Lease | LeaseError]:
         """Extend leases in one call for each length. A call names a task once: notes are by task, not by lease."""
+        lengths = {one.lease_for for one in heartbeats}
+        if len(lengths) == 1 and len({one.lease.job_id for one in heartbeats}) == len(heartbeats):
+            notes = {one.lease.job_id: Note(progress=one.progress) for one in heartbeats if one.progress is not None}
+            leases = [one.lease for one in heartbeats]
+            return self.store.do(Extend(leases=leases, lease_for=lengths.pop(), notes=notes))
         groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         seen: Counter[str] = Counter()
         for place, one in enumerate(heartbeats):
             groups[one.lease_for, seen[one.lease.job_id]].append(place)
             seen[one.lease.job_id] += 1
         answers: dict[int, Lease | LeaseError] = {}
-        for (lease_for, _), places in groups.items():
-            group = [heartbeats[place] for place in places]
-            notes = {one.lease.job_id: Note(progress=one.progress) for one in group if one.progress is not None}
-            extended = self.store.do(Extend(leases=[one.lease for one in group], lease_for=lease_for, notes=notes))
-            answers.update(zip(places, extended, strict=True))
+        for places in groups.values():
+            answers.update(zip(places, self._extend([heartbeats[place] for place in places]), strict=True))
         return [answers[place] for place in range(len(heartbeats))]
 
     async def settle(self, settlement: Settlement) -> LeaseError | None:
