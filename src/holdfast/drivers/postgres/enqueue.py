@@ -55,6 +55,7 @@ def enqueue_on(
     enqueued = copy_jobs(database, connection, jobs, caller_now, owns_transaction=owns_transaction)
     if enqueued is not None:
         return enqueued
+    jobs = list(jobs)  # a JobBatch makes its records each time it is read, and there are many columns
     if len(jobs) == 1 and jobs[0].offset is None:
         return [_enqueue_one(database, connection, jobs[0], caller_now, owns_transaction=owns_transaction)]
     runs = split_into_runs(jobs)
