@@ -14,7 +14,7 @@ from benchmarks.comparison import Comparison, compare_throughput
 from holdfast import connect
 from holdfast.drivers.requests import Read
 from holdfast.ordering import Acquired, WorkLease
-from holdfast.ordering.domain_entry import KIND, head_key
+from holdfast.ordering.domain_entries import KIND, head_key
 
 FEW, MANY = 100, 1_000_000
 LOCAL_OFFSETS, STORED_OFFSETS = 20_000, 1_000

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from holdfast.clock import SECOND, ManualClock, to_datetime
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.ordering import Acquired, WorkLease, paging
+from holdfast.ordering import Acquired, WorkLease, chunks, overflow
 from tests.ordering.plain_model import Options, PlainModel
 
 OFFSETS = st.integers(0, 40)
@@ -198,8 +198,8 @@ def assert_same(answer: object, wanted: object) -> None:
 )
 def test_random_calls_answer_as_the_plain_model(kind, examples, small_pages, open_space, monkeypatch):
     if small_pages:  # so that the sets and the backlog have chunks
-        monkeypatch.setattr(paging, "MAX_INLINE_RANGES", 4)
-        monkeypatch.setattr(paging, "MAX_CHUNK_RANGES", 6)
+        monkeypatch.setattr(overflow, "MAX_RANGES", 4)
+        monkeypatch.setattr(chunks, "SPAN", 8)
 
     class Machine(WorkLeaseMachine):
         open_store = staticmethod(lambda: open_space(kind))

@@ -32,11 +32,6 @@ class IntervalSet(AbstractSet[int]):
         return list(zip(self._firsts, self._lasts, strict=True))
 
     @property
-    def range_count(self) -> int:
-        """The number of ranges."""
-        return len(self._firsts)
-
-    @property
     def lowest(self) -> int | None:
         """The smallest number; None if the set is empty."""
         return self._firsts[0] if self._firsts else None
@@ -88,25 +83,13 @@ class IntervalSet(AbstractSet[int]):
         if self._firsts:
             self._firsts[0] = max(self._firsts[0], limit)
 
-    def split(self, place: int) -> IntervalSet:
-        """Keep the first ``place`` ranges; return a set of the others."""
-        upper = IntervalSet()
-        upper._firsts, upper._lasts = self._firsts[place:], self._lasts[place:]
-        del self._firsts[place:], self._lasts[place:]
-        return upper
-
-    def covers(self, first: int, last: int) -> bool:
-        """Whether all numbers from ``first`` to ``last`` are in the set."""
-        place = bisect_left(self._lasts, last)
-        return place < len(self._lasts) and self._firsts[place] <= first
-
     def first_missing(self, start: int) -> int:
         """Return the smallest number from ``start`` on that is not in the set."""
         place = bisect_left(self._lasts, start)
         return self._lasts[place] + 1 if place < len(self._lasts) and self._firsts[place] <= start else start
 
     def __contains__(self, offset: object) -> bool:
-        return isinstance(offset, int) and self.covers(offset, offset)
+        return isinstance(offset, int) and self.first_missing(offset) != offset
 
     def __iter__(self) -> Iterator[int]:
         return chain.from_iterable(range(first, last + 1) for first, last in self.ranges())

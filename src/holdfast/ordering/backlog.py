@@ -9,32 +9,30 @@ from holdfast.model.interval_set import IntervalSet
 
 
 class Backlog:
-    """A queue of offsets, each at most once. Offsets that arrive one after another take one run ``first..last``."""
+    """A queue of offsets, each at most once. Offsets that arrive one after another take one run ``first..last``.
 
-    __slots__ = ("_members", "_runs")
+    The middle of the queue may be elsewhere, behind the first ``closed`` runs. Then some of its offsets are noted.
+    """
 
-    def __init__(self, runs: Iterable[tuple[int, int]] = ()) -> None:
+    __slots__ = ("_members", "_runs", "closed")
+
+    def __init__(self, runs: Iterable[tuple[int, int]] = (), *, closed: int = 0) -> None:
         self._runs = deque(runs)
         self._members = IntervalSet.of_ranges(sorted(self._runs))
+        self.closed = closed
+
+    def note(self, offset: int) -> None:
+        """Note that an offset is in the middle."""
+        self._members.add(offset)
 
     def runs(self) -> list[tuple[int, int]]:
         """Return the runs in order of arrival."""
         return list(self._runs)
 
     @property
-    def run_count(self) -> int:
-        """The number of runs."""
-        return len(self._runs)
-
-    @property
     def lowest(self) -> int | None:
         """The smallest offset; None if the queue is empty."""
         return self._members.lowest
-
-    @property
-    def highest(self) -> int | None:
-        """The largest offset; None if the queue is empty."""
-        return self._members.highest
 
     def peek(self) -> int | None:
         """Return the offset that has waited longest; None if the queue is empty."""
@@ -42,31 +40,21 @@ class Backlog:
 
     def append(self, offset: int) -> None:
         """Add an offset that is not in the queue, as the last one."""
-        if self.continues_run(offset):
+        if len(self._runs) > self.closed and self._runs[-1][1] + 1 == offset:
             self._runs[-1] = (self._runs[-1][0], offset)
         else:
             self._runs.append((offset, offset))
         self._members.add(offset)
 
-    def continues_run(self, offset: int) -> bool:
-        """Whether the offset follows the last one, and needs no run of its own."""
-        return bool(self._runs) and self._runs[-1][1] + 1 == offset
-
     def popleft(self) -> int:
         """Remove and return the offset that has waited longest."""
-        offset = self._runs[0][0]
-        self.drop(1)
-        return offset
-
-    def drop(self, count: int) -> None:
-        """Remove the first ``count`` offsets."""
-        while count:
-            first, last = self._runs.popleft()
-            taken = min(count, last - first + 1)
-            if first + taken <= last:
-                self._runs.appendleft((first + taken, last))
-            self._members.discard_range(first, first + taken - 1)
-            count -= taken
+        first, last = self._runs.popleft()
+        if first < last:
+            self._runs.appendleft((first + 1, last))
+        else:
+            self.closed = max(self.closed - 1, 0)
+        self._members.discard(first)
+        return first
 
     def __contains__(self, offset: object) -> bool:
         return offset in self._members

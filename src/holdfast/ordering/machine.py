@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from holdfast.errors import BacklogOrderingError, InvalidInput, LeaseNotFoundError, TokenMismatchError
 from holdfast.model.interval_set import IntervalSet
@@ -34,47 +33,6 @@ from holdfast.ordering.results import (
     RetryScheduled,
     SucceedResult,
 )
-
-
-class OffsetSet(Protocol):
-    """The processed or the failed offsets."""
-
-    def __contains__(self, offset: object, /) -> bool: ...
-
-    def add(self, offset: int) -> None:
-        """Add an offset."""
-        ...
-
-    def fill_below(self, limit: int) -> None:
-        """Add all offsets below ``limit``."""
-        ...
-
-    def discard_below(self, limit: int) -> None:
-        """Remove all offsets below ``limit``."""
-        ...
-
-
-class OffsetQueue(Protocol):
-    """The backlog."""
-
-    def __contains__(self, offset: object, /) -> bool: ...
-
-    def peek(self) -> int | None:
-        """Return the head."""
-        ...
-
-    def popleft(self) -> int:
-        """Remove and return the head."""
-        ...
-
-    def append(self, offset: int) -> None:
-        """Add an offset at the tail."""
-        ...
-
-    @property
-    def lowest(self) -> int | None:
-        """The smallest offset; None if the queue is empty."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +66,16 @@ class HaltRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Domain:
-    """Everything that is known of one domain."""
+    """Everything that is known of one domain. ``has_lapsed`` asks the clock that judges its leases."""
 
     name: str
+    has_lapsed: Callable[[LeaseRecord], bool]
     lease: LeaseRecord | None = None
     halt: HaltRecord | None = None
     fence: int = 0  # of the latest lease
-    processed: OffsetSet = field(default_factory=IntervalSet)
-    failed: OffsetSet = field(default_factory=IntervalSet)
-    backlog: OffsetQueue = field(default_factory=Backlog)
+    processed: IntervalSet = field(default_factory=IntervalSet)
+    failed: IntervalSet = field(default_factory=IntervalSet)
+    backlog: Backlog = field(default_factory=Backlog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +99,7 @@ class Claim:
     token_bytes: bytes = field(repr=False)
 
 
-def try_acquire(domain: Domain, claim: Claim, rules: Rules, has_lapsed: Callable[[LeaseRecord], bool]) -> AcquireResult:
+def try_acquire(domain: Domain, claim: Claim, rules: Rules) -> AcquireResult:
     """Acquire the offset, or say why not. Raises ``BacklogOrderingError`` if another offset is the head."""
     if claim.offset in domain.processed:
         return AlreadyProcessed()
@@ -154,7 +113,7 @@ def try_acquire(domain: Domain, claim: Claim, rules: Rules, has_lapsed: Callable
     if claim.offset != domain.lease.offset:
         _add_to_backlog(domain, claim.offset)
         return Enqueued()
-    if has_lapsed(domain.lease):
+    if domain.has_lapsed(domain.lease):
         return _take_over(domain, domain.lease, claim, rules)
     if claim.owner != domain.lease.owner:
         return Busy()

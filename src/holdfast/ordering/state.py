@@ -7,7 +7,7 @@ from datetime import datetime
 
 from holdfast.clock import to_datetime
 from holdfast.model.interval_set import IntervalSet
-from holdfast.ordering.machine import LeaseRecord
+from holdfast.ordering.machine import Domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +42,26 @@ class DomainState:
     halted: int | None = None
 
 
-def lease_state(lease: LeaseRecord, *, expires_at: int | None, has_lapsed: bool) -> LeaseState:
-    """Return a lease as callers see it."""
-    return LeaseState(
-        offset=lease.offset,
-        token=lease.token if lease.owner is None else None,
-        fence=lease.fence,
-        acquired_at=to_datetime(lease.acquired_at),
-        retry_count=lease.retry_count,
-        owner=lease.owner,
-        expires_at=None if expires_at is None else to_datetime(expires_at),
-        has_lapsed=has_lapsed,
+def domain_state(domain: Domain, *, expires_at: int | None = None) -> DomainState:
+    """Return a copy of a domain as callers see it. ``expires_at``: of its lease, if that is known exactly."""
+    lease, shown = domain.lease, None
+    if lease is not None:
+        if lease.lease_for is not None and expires_at is None:
+            expires_at = lease.renewed_at + lease.lease_for
+        shown = LeaseState(
+            offset=lease.offset,
+            token=lease.token if lease.owner is None else None,
+            fence=lease.fence,
+            acquired_at=to_datetime(lease.acquired_at),
+            retry_count=lease.retry_count,
+            owner=lease.owner,
+            expires_at=None if expires_at is None else to_datetime(expires_at),
+            has_lapsed=domain.has_lapsed(lease),
+        )
+    return DomainState(
+        lease=shown,
+        processed=IntervalSet.of_ranges(domain.processed.ranges()),
+        failed=IntervalSet.of_ranges(domain.failed.ranges()),
+        backlog=tuple(domain.backlog),
+        halted=None if domain.halt is None or domain.halt.is_released else domain.halt.offset,
     )

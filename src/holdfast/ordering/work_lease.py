@@ -22,7 +22,7 @@ from holdfast.model.lease import TOKEN_RANDOM_BYTES
 from holdfast.model.queue_settings import OnExhausted
 from holdfast.ordering import machine
 from holdfast.ordering.local_domains import LocalDomains
-from holdfast.ordering.machine import Claim, Domain, LeaseRecord, Rules
+from holdfast.ordering.machine import Claim, Domain, Rules
 from holdfast.ordering.results import AcquireResult, FailResult, FinishError, SucceedResult
 from holdfast.ordering.state import DomainState
 from holdfast.ordering.stored_domains import StoredDomains
@@ -33,7 +33,9 @@ T = TypeVar("T")
 
 
 class _Domains(Protocol):
-    def change(self, name: str, action: Callable[[Domain, Callable[[LeaseRecord], bool]], T]) -> T: ...
+    def change(self, name: str, action: Callable[[Domain], T], offset: int | None = None) -> T:
+        """``offset``: the one that the action asks for."""
+        ...
 
     def read(self, name: str) -> DomainState: ...
 
@@ -114,7 +116,7 @@ class WorkLease:
         chosen = self._choose_owner(owner)
         bounds.check_integer("offset", offset, most=MAX_OFFSET)
 
-        def acquire(state: Domain, has_lapsed: Callable[[LeaseRecord], bool]) -> AcquireResult:
+        def acquire(state: Domain) -> AcquireResult:
             claim = Claim(
                 offset=offset,
                 owner=chosen,
@@ -122,10 +124,10 @@ class WorkLease:
                 now=self._clock.now(),
                 token_bytes=secrets.token_bytes(TOKEN_RANDOM_BYTES),
             )
-            return machine.try_acquire(state, claim, self._rules, has_lapsed)
+            return machine.try_acquire(state, claim, self._rules)
 
         try:
-            return self._domains.change(bounds.check_text("domain", domain), acquire)
+            return self._domains.change(bounds.check_text("domain", domain), acquire, offset)
         except BacklogOrderingError as error:
             if self._returns_errors:
                 return error
@@ -137,16 +139,14 @@ class WorkLease:
         Raises ``LeaseNotFoundError`` or ``TokenMismatchError``. A lease that has lapsed and was not taken over is
         valid.
         """
-        return self._finish(domain, token, lambda state, _: machine.succeed(state, token, self._rules))
+        return self._finish(domain, token, lambda state: machine.succeed(state, token, self._rules))
 
     def fail(self, domain: str, token: str) -> FailResult | FinishError:
         """Report a failed attempt. The offset stays in flight, until ``max_retries`` retries have failed too.
 
         Raises ``LeaseNotFoundError`` or ``TokenMismatchError``.
         """
-        return self._finish(
-            domain, token, lambda state, _: machine.fail(state, token, self._rules, now=self._clock.now())
-        )
+        return self._finish(domain, token, lambda state: machine.fail(state, token, self._rules, now=self._clock.now()))
 
     def extend(self, domain: str, token: str) -> datetime | FinishError:
         """Renew a lease for another ``lease_for``; return when it lapses, by the clock of this process.
@@ -157,7 +157,7 @@ class WorkLease:
         if lease_for is None:
             raise InvalidInput("lease_for", wanted="a WorkLease with owner and lease_for", got=None)
 
-        def renew(state: Domain, _: object) -> datetime:
+        def renew(state: Domain) -> datetime:
             now = self._clock.now()
             machine.renew(state, token, lease_for, now=now)
             return to_datetime(now + lease_for)
@@ -174,7 +174,7 @@ class WorkLease:
             raise InvalidInput("action", wanted="retry or skip", got=action)
         skip = action == "skip"
         return self._domains.change(
-            bounds.check_text("domain", domain), lambda state, _: machine.resume(state, self._rules, skip=skip)
+            bounds.check_text("domain", domain), lambda state: machine.resume(state, self._rules, skip=skip)
         )
 
     def set_watermark(self, domain: str, offset: int) -> int:
@@ -185,16 +185,14 @@ class WorkLease:
         """
         bounds.check_integer("offset", offset, most=MAX_OFFSET)
         return self._domains.change(
-            bounds.check_text("domain", domain), lambda state, _: machine.raise_watermark(state, offset)
+            bounds.check_text("domain", domain), lambda state: machine.raise_watermark(state, offset)
         )
 
     def state(self, domain: str) -> DomainState:
         """Return a domain as it is now; an unknown domain is empty."""
         return self._domains.read(bounds.check_text("domain", domain))
 
-    def _finish(
-        self, domain: str, token: str, action: Callable[[Domain, Callable[[LeaseRecord], bool]], T]
-    ) -> T | FinishError:
+    def _finish(self, domain: str, token: str, action: Callable[[Domain], T]) -> T | FinishError:
         if not isinstance(token, str):
             raise InvalidInput("token", wanted="a token", got=type(token).__name__)
         try:

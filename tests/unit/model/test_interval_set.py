@@ -79,12 +79,6 @@ def test_it_compares_with_plain_sets_and_survives_pickling():
     assert pickle.loads(pickle.dumps(offsets)) == offsets
 
 
-def test_split_cuts_between_ranges():
-    lower = IntervalSet([1, 3, 5, 6])
-    upper = lower.split(1)
-    assert (lower, upper) == ({1}, {3, 5, 6})
-
-
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30))
 def test_the_first_missing_number_is_the_smallest_that_is_not_in_the_set(offsets: set[int], start: int):
     missing = next(number for number in range(start, 99) if number not in offsets)

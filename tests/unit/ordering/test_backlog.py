@@ -11,21 +11,19 @@ OFFSETS = st.integers(0, 40)
 
 
 @settings(max_examples=200)
-@given(st.lists(st.one_of(st.tuples(st.just("append"), OFFSETS), st.tuples(st.just("drop"), st.integers(0, 3)))))
+@given(st.lists(st.one_of(OFFSETS, OFFSETS, st.none())))
 def test_a_backlog_is_a_list_without_duplicates(steps):
     model: list[int] = []
     backlog = Backlog()
-    for name, number in steps:
-        if name == "append" and number not in model:
-            model.append(number)
-            backlog.append(number)
-        elif name == "drop":
-            count = min(number, len(model))
-            del model[:count]
-            backlog.drop(count)
+    for offset in steps:
+        if offset is None and model:
+            assert backlog.popleft() == model.pop(0)
+        elif offset is not None and offset not in model:
+            model.append(offset)
+            backlog.append(offset)
         assert (list(backlog), len(backlog), backlog.peek()) == (model, len(model), model[0] if model else None)
         assert all((offset in backlog) == (offset in model) for offset in range(41))
-        assert (backlog.lowest, backlog.highest) == (min(model, default=None), max(model, default=None))
+        assert backlog.lowest == min(model, default=None)
         assert list(Backlog(backlog.runs())) == model
 
 
@@ -38,9 +36,14 @@ def test_offsets_that_arrive_in_order_take_one_run():
     assert backlog.runs() == [(1, 9_999)]
 
 
-def test_a_long_run_is_dropped_at_once():
-    """A page of a stored backlog drops at every call the offsets that have left it."""
-    backlog = Backlog([(5 * 10**11, 10**12), (0, 5 * 10**11 - 1)])
-    backlog.drop(6 * 10**11)
-    assert backlog.runs() == [(10**11 - 1, 5 * 10**11 - 1)]
-    assert (backlog.lowest, len(backlog)) == (10**11 - 1, 4 * 10**11 + 1)
+def test_what_arrives_behind_a_middle_that_is_elsewhere_does_not_continue_the_first_runs():
+    backlog = Backlog([(5, 5), (7, 8)], closed=2)
+    for offset in (6, 20):
+        backlog.note(offset)
+    for offset in (9, 10):
+        backlog.append(offset)
+    assert (backlog.runs(), backlog.closed) == ([(5, 5), (7, 8), (9, 10)], 2)
+    assert [offset in backlog for offset in (5, 6, 10, 11, 20)] == [True, True, True, False, True]
+    assert backlog.lowest == 5
+    assert [backlog.popleft(), backlog.closed, backlog.lowest] == [5, 1, 6]
+    assert [backlog.popleft(), backlog.closed, backlog.popleft(), backlog.closed] == [7, 1, 8, 0]
