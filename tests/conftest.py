@@ -22,7 +22,7 @@ from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABL
 RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
 GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: tests of the command remove all HOLDFAST_ variables
 OWN_OID = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
-LONGEST_GROUPS = ("spark", "spark-programs", "packaging", "test_site", "faulty")
+LONGEST_GROUPS = ("spark", "spark-history", "spark-programs", "packaging", "test_site", "faulty")
 LEFT_OUT = pytest.StashKey[int]()
 
 

@@ -40,7 +40,7 @@ FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def page_parameter(path: Path) -> object:
     """Return a page as a parameter. Pages about Spark share a session with the examples of tests/spark."""
-    marks = [pytest.mark.xdist_group("spark-programs")] if "holdfast.spark" in path.read_text(encoding="utf-8") else []
+    marks = [pytest.mark.xdist_group("spark-history")] if "holdfast.spark" in path.read_text(encoding="utf-8") else []
     return pytest.param(path, id=path.relative_to(ROOT).as_posix(), marks=marks)
 
 

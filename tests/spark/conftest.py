@@ -1,8 +1,8 @@
-"""One Spark session for the tests of this folder that need one: pytest-xdist runs them in one process.
+"""Two Spark sessions for the tests of this folder that need one: pytest-xdist runs each session in one process.
 
-The other tests are a second group, so that few Sparks run at the same time: they start programs of their own, or no
-Spark at all. The cluster, the examples and the pages of the documentation are also there. They share a second session,
-whose start and first audit take half a minute of processor time: the tests of the first session take the longest.
+The audit and the history have the second session, with the examples and the pages of the documentation: a first audit
+costs as much as two session starts. The tests that share no session are a third group, so that few Sparks run at the
+same time: they start programs of their own, such as a cluster, or no Spark at all. The three groups take equally long.
 """
 
 from datetime import timedelta
@@ -18,15 +18,28 @@ OPTIONS = WorkerOptions(
     lease=timedelta(seconds=3), grace=timedelta(milliseconds=500), retry=Fixed(timedelta(milliseconds=10))
 )
 
-IN_SECOND_SESSION = ("test_cluster.py", "test_examples.py")
+
+IN_SECOND_SESSION = {
+    "test_audit.py",
+    "test_examples.py",
+    "test_history.py",
+    "test_history_damage.py",
+    "test_report.py",
+    "test_store_audit.py",
+}
+
+
+def group_of(item):
+    if "spark" not in item.fixturenames:
+        return "spark-programs"
+    return "spark-history" if item.path.name in IN_SECOND_SESSION else "spark"
 
 
 @pytest.hookimpl(tryfirst=True)  # before the hook of xdist, which reads the groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/spark/" in item.nodeid:
-            in_first_session = "spark" in item.fixturenames and item.path.name not in IN_SECOND_SESSION
-            item.add_marker(pytest.mark.xdist_group("spark" if in_first_session else "spark-programs"))
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
 @pytest.fixture(scope="session")

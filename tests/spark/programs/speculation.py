@@ -1,10 +1,11 @@
 """A Spark driver with speculation: Spark starts a second copy of every Spark task that takes a second.
 
-    speculation.py MASTER URL FOLDER
+    speculation.py MASTER URL FOLDER DRAINED_URL
 
 HOLDFAST_CONFIG names a settings file, which the executors read, too: it turns signing on, has the key, and names the
 store of the URL ``shop``. The URL contains a password. The program saves Spark's web pages and event log in FOLDER: the
-test searches them for both secrets.
+test searches them for both secrets. The test kills one of the two executors when FOLDER/returned exists, and creates
+FOLDER/killed. At the end the program audits its store, and the store that another application has drained.
 """
 
 import json
@@ -20,11 +21,11 @@ from pyspark import TaskContext
 
 import holdfast
 from holdfast.app import Holdfast
-from holdfast.drivers.requests import Cancel, Scan
-from holdfast.spark import run, run_queue, session
+from holdfast.drivers.requests import Cancel
+from holdfast.spark import audit_store, run, run_queue, session
 from holdfast.spark.execution.run_spec import SLOT_TRY_KIND
 from holdfast.worker.options import WorkerOptions
-from tests.spark.clusters import LEAN
+from tests.spark.clusters import LEAN, wait_until
 
 OPTIONS = WorkerOptions(lease=timedelta(seconds=5), grace=timedelta(seconds=10))
 SPECULATION = {
@@ -42,7 +43,7 @@ PAGES = (
 )
 
 
-def main(master, url, folder):
+def main(master, url, folder, drained_url):
     shown = {
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
@@ -61,15 +62,17 @@ def main(master, url, folder):
         results = {
             "queue": drained(spark, url),
             "rows": through(spark, url),
+            "attempts": len(store.scan(SLOT_TRY_KIND, limit=100)),
+            "lost": lost(spark, url, folder),
             "stopped": stopped(spark, url),
             "saved": saved(spark, url, folder),
             "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
             "refused": refused(spark, folder),
             "named": named(spark),
-            "attempts": len(store.do(Scan(kind=SLOT_TRY_KIND, limit=100))),
             "counts": {count.queue: count.done for count in store.counts()},
         }
     save_pages(spark, folder)
+    results["certificate"], results["drained_certificate"] = (audited(spark, each) for each in (url, drained_url))
     spark.stop()
     print(json.dumps(results))
 
@@ -94,6 +97,19 @@ def through(spark, url):
         return row["id"]
 
     ok, dead = run(spark.range(80), slow, key="id", url=url, run="speculated", slots=1, options=OPTIONS)
+    return [ok.count(), dead.count()]
+
+
+def lost(spark, url, folder):
+    """Return the counts of a result that is read after an executor was killed."""
+
+    def fail_some(row):
+        if row["id"] % 100 == 0:
+            raise ValueError("one in a hundred")
+
+    ok, dead = run(spark.range(0, 400, 1, 4), fail_some, key="id", url=url, run="lost", max_attempts=1, slots=2)
+    (folder / "returned").touch()
+    wait_until((folder / "killed").exists)
     return [ok.count(), dead.count()]
 
 
@@ -156,6 +172,18 @@ def named(spark):
     return results
 
 
+def audited(spark, url):
+    with holdfast.connect(url) as store:
+        certificate = audit_store(store, spark=spark)
+    violations = [str(violation) for violation in certificate.violations]
+    return {
+        "violations": violations,
+        "holds": certificate.holds,
+        "rows": certificate.rows,
+        "leases": certificate.leases,
+    }
+
+
 def refused(spark, folder):
     """Return the error of every function for a SQLite file, on a cluster."""
     url = f"sqlite:///{folder}/jobs.db"
@@ -193,4 +221,4 @@ def save_pages(spark, folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4])
