@@ -68,6 +68,7 @@ def test_entries_are_locked_in_order_whether_they_exist_or_not(store, session, o
             calling.result()
 
 
+@pytest.mark.parametrize("steps", [50, pytest.param(150, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("seed", "keyed", "ordered"), [(1, False, False), (2, True, False), (3, False, True)])
-def test_random_verbs_never_deadlock_and_lose_no_turn_and_no_job_of_a_key(url, seed, keyed, ordered):
-    assert count_deadlocks_of_random_verbs(url, threads=8, steps=150, seed=seed, keyed=keyed, ordered=ordered) == 0
+def test_random_verbs_never_deadlock_and_lose_no_turn_and_no_job_of_a_key(url, seed, keyed, ordered, steps):
+    assert count_deadlocks_of_random_verbs(url, threads=8, steps=steps, seed=seed, keyed=keyed, ordered=ordered) == 0

@@ -12,27 +12,30 @@ from holdfast.model.settlement import Ack
 from tests.postgres.faults import run_under_faults
 
 
-def test_terminating_every_session_under_load_loses_no_job(server):
-    url = server.create_database("terminate")
+@pytest.mark.parametrize(("jobs", "faults"), [(500, 4), pytest.param(2000, 15, marks=pytest.mark.long)])
+def test_terminating_every_session_under_load_loses_no_job(server, jobs, faults):
+    name = f"terminate_{jobs}"
+    url = server.create_database(name)
 
     def terminate_all():
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = 'terminate' AND pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
+                [name],
             )
 
-    run_under_faults(url, terminate_all, jobs=2000, faults=15, every=0.15)
+    run_under_faults(url, terminate_all, jobs=jobs, faults=faults, every=0.15)
 
 
-def test_killing_and_restarting_the_server_under_load_loses_no_job(server):
-    url = server.create_database("killed")
+@pytest.mark.parametrize(("jobs", "faults"), [(500, 1), pytest.param(2000, 2, marks=pytest.mark.long)])
+def test_killing_and_restarting_the_server_under_load_loses_no_job(server, jobs, faults):
+    url = server.create_database(f"killed_{jobs}")
 
     def crash():
         server.kill()
         server.start()
 
-    run_under_faults(url, crash, jobs=2000, faults=2, every=1.0)
+    run_under_faults(url, crash, jobs=jobs, faults=faults, every=1.0)
 
 
 def test_a_settlement_is_repeated_until_the_server_is_back(server, job):
