@@ -9,6 +9,7 @@ import urllib.request
 import pytest
 
 import holdfast
+from holdfast.drivers.requests import Scan
 from holdfast.spark.execution.run_spec import RUN_KIND
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.testing.servers.spark_process import children
@@ -114,7 +115,7 @@ def test_spark_submit_kill_drains_the_slots(cluster, store, tmp_path, kill):
     driver = cluster.submit("--master", cluster.master, *conf, PROGRAMS / "killed.py", store.address, finish)
     wait_until(lambda: count(store, "inflight"))
     kill(cluster, driver)
-    wait_until(lambda: store.scan(RUN_KIND, limit=1))
+    wait_until(lambda: store.do(Scan(kind=RUN_KIND, limit=1)))
     finish.touch()
     wait_until(lambda: not cluster.state()["activedrivers"])
     assert (count(store, "done"), count(store, "ready", "inflight", "dead")) == (1, 0)

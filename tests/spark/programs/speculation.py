@@ -21,7 +21,7 @@ from pyspark import TaskContext
 
 import holdfast
 from holdfast.app import Holdfast
-from holdfast.drivers.requests import Cancel
+from holdfast.drivers.requests import Cancel, Scan
 from holdfast.spark import audit_store, run, run_queue, session
 from holdfast.spark.execution.run_spec import SLOT_TRY_KIND
 from holdfast.worker.options import WorkerOptions
@@ -62,7 +62,7 @@ def main(master, url, folder, drained_url):
         results = {
             "queue": drained(spark, url),
             "rows": through(spark, url),
-            "attempts": len(store.scan(SLOT_TRY_KIND, limit=100)),
+            "attempts": len(store.do(Scan(kind=SLOT_TRY_KIND, limit=100))),
             "lost": lost(spark, url, folder),
             "stopped": stopped(spark, url),
             "saved": saved(spark, url, folder),
