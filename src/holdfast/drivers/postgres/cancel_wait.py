@@ -19,7 +19,7 @@ class _Look(NamedTuple):
 
 
 class CancelWaiter:
-    """``CancelWait.wait_for_cancel`` for one space."""
+    """Waiting for cancel requests of one space."""
 
     def __init__(self, database: Database, listener: Listener | None) -> None:
         self._database = database

@@ -82,7 +82,7 @@ def _no_such_verb() -> Problem:
 
 async def _run(tenant: Tenant, request: r.Request[Any], *, sees_all: bool) -> bytes:
     run = tenant.calls.settle if group_of(request) is Group.LEASES else tenant.calls.run
-    answer = await run(_call_store, tenant.store, request, sees_all=sees_all)
+    answer = await run(_call_store, tenant.driver_store, request, sees_all=sees_all)
     match request:
         case r.Settle(settlements=settlements):
             tenant.settled([one.lease.job_id for one in settlements])

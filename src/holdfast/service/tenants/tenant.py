@@ -71,6 +71,7 @@ class Tenant:
     ) -> None:
         self.name = name
         self.store = store
+        self.driver_store = Store(store.engine)  # drivers log and count the expired leases that their calls have ended
         self.client = Client(store)
         self.clock: Clock = SystemClock()
         self.settings = settings

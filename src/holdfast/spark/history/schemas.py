@@ -30,7 +30,7 @@ LEASES = pa.schema([POSITION, *ledger_fields(), DAY_FIELD])
 # A job as it was when ``position`` rows of the ledger had been read. Without payload and result: more people read a
 # history than a store, and the two are the largest columns. ``error`` is normalised, ``fingerprint`` is that of
 # ``holdfast dead groups``; both are set for dead letters only. ``day`` is the day of ``created_at``. ``arrival`` is the
-# place of a job with a domain in the order of arrival; see ``AuditScan.arrivals``.
+# place of a job with a domain in the order of arrival; see ``Inspection``.
 _JOB_COLUMNS = (
     *("type", "queue", "name", "priority", "domain", "offset", "limit_key", "idempotency_key", "unique_for"),
     *("attempts", "max_attempts", "max_crashes", "created_at", "run_at", "state", "dead_at", "dead_reason"),

@@ -54,7 +54,7 @@ END $$;
 -- Remove ended jobs, their payloads and their notes for good. Return their ids. A domain that such a job halted goes on.
 --
 -- Readers of the ledger have read up to (_read_xid, _read_seq), NULL without readers: jobs with later rows stay. At most
--- 10000 later rows are read (FIND_LIMIT in drivers/contract.py). If there are more, jobs that ended after them stay,
+-- 10000 later rows are read (FIND_LIMIT in drivers/requests). If there are more, jobs that ended after them stay,
 -- too; a row may be committed an hour after its ended_at (MAX_COMMIT_DELAY in model/ledger_reader.py).
 --
 -- Locks: the rows of the jobs in ended, sorted by id, then the domains that go on; the next reserve assigns their turns

@@ -1,4 +1,4 @@
-"""Optional: learn of a cancel request at once. Drivers without ``CancelWait`` skip this."""
+"""Wait for a cancel request: a worker learns of it before its next heartbeat."""
 
 from __future__ import annotations
 

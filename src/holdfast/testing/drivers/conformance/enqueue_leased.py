@@ -1,4 +1,4 @@
-"""Optional: enqueue a batch and lease it in one transaction. Drivers without ``LeasedEnqueue`` skip this."""
+"""Enqueue a batch and lease it in one transaction. It is a hint: a driver may lease no such batch."""
 
 from __future__ import annotations
 

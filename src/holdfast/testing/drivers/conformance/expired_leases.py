@@ -1,4 +1,4 @@
-"""Optional: tell which expired leases the calls of a store object have ended. Drivers without it skip this."""
+"""Tell which expired leases the calls of a store object have ended."""
 
 from __future__ import annotations
 
