@@ -27,12 +27,34 @@ def installed(tmp_path, monkeypatch):
     return os.pathsep.join(map(str, (tmp_path, EXAMPLES)))
 
 
+def command(installed, *arguments) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "holdfast", *arguments]
+    environment = os.environ | {"PYTHONPATH": installed, "HOLDFAST_URL": "dict://"}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
 def test_the_command_conform_passes_it(installed):
-    argv = [sys.executable, "-m", "holdfast", "conform", "dict://"]
-    environment = os.environ | {"PYTHONPATH": installed}
-    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    ran = command(installed, "conform", "dict://")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert " 0 fail" in ran.stdout.splitlines()[-1]
+
+
+def test_doctor_says_what_it_lacks(installed):
+    ran = command(installed, "doctor")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "without the registry: this driver has the core alone" in " ".join(ran.stdout.split())
+
+
+@pytest.mark.parametrize("arguments", [("worker", "list"), ("worker", "show", "a"), ("job", "list"), ("trim",)])
+def test_a_command_that_needs_more_says_so(installed, arguments):
+    ran = command(installed, *arguments)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "this driver has the core alone" in ran.stderr
+
+
+def test_a_command_about_one_job_needs_the_core_alone(installed):
+    ran = command(installed, "job", "show", "a")
+    assert "no job a in this space" in ran.stderr
 
 
 def test_a_worker_runs_its_jobs(installed):

@@ -20,7 +20,7 @@ from holdfast.cli.doctor.work_checks import check_work
 from holdfast.cli.output import Column, Output
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.requests import Read
+from holdfast.drivers.requests import Inspect
 from holdfast.errors import HoldfastError
 from holdfast.model import duration
 from holdfast.model.limit_proposal import QueueLimits
@@ -157,7 +157,7 @@ def _checks(session: Session) -> Iterator[Check]:
         yield from store_checks.check_schema(url)
         began = monotonic()
         store = session.store()
-        store.do(Read(kind=store_checks.PROBE_KIND, keys=[store_checks.PROBE_KEY]))
+        store.do(Inspect(job_ids=[store_checks.PROBE_KEY]))
         took = duration.format_rounded(int((monotonic() - began) * SECOND))
     except HoldfastError as error:
         yield Check(name="store", health=Health.WRONG, text=session.without_secrets(str(error)))

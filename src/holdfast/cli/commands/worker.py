@@ -8,6 +8,8 @@ from holdfast.cli.command import Group
 from holdfast.cli.json_values import worker_presence
 from holdfast.cli.output import Column, Output
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.store import Store
 from holdfast.observability.presence import WorkerPresence, read_presence, read_presences
 
 
@@ -25,7 +27,7 @@ def worker() -> None:
 @pass_session
 def list_(session: Session, *, as_json: bool) -> None:
     """List the workers of one space, in order of their names."""
-    shown = read_presences(session.store())
+    shown = read_presences(_store(session))
     if as_json:
         session.output.print_json({"items": [worker_presence(one) for one in shown]})
         return
@@ -49,6 +51,13 @@ def list_(session: Session, *, as_json: bool) -> None:
     )
 
 
+def _store(session: Session) -> Store:
+    """Open the store. Fail if it has no registry: nobody knows then which workers run."""
+    store = session.store()
+    store.capabilities.require(Feature.REGISTRY)
+    return store
+
+
 def _cells(output: Output, one: WorkerPresence) -> tuple[object, ...]:
     return (
         one.name,
@@ -70,7 +79,7 @@ def _cells(output: Output, one: WorkerPresence) -> tuple[object, ...]:
 @pass_session
 def show(session: Session, name: str, *, as_json: bool) -> None:
     """Show one worker."""
-    one = read_presence(session.store(), name)
+    one = read_presence(_store(session), name)
     if one is None:
         raise CommandFailed(ExitCode.NOT_FOUND, f"no worker {name} runs in this space")
     if as_json:

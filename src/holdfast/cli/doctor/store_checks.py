@@ -56,7 +56,7 @@ def check_driver(_: Session, store: Store) -> Iterator[Check]:
     health = Health.OK if durability is Durability.FSYNC else Health.NOTE
     yield Check(name="durability", health=health, text=f"{durability.name.lower()}: {survives}", advice=advice)
     for feature, reason in capabilities.gaps.items():
-        yield Check(name="gap", health=Health.NOTE, text=f"no {feature}: {reason}")
+        yield Check(name="gap", health=Health.NOTE, text=f"without {feature}: {reason}")
 
 
 def check_clock(session: Session, store: Store) -> Iterator[Check]:

@@ -33,12 +33,14 @@ SHOWN_NAMES = 10
 
 def check_work(session: Session, store: Store) -> Iterator[Check]:
     """Everything about jobs and workers. The open and dead jobs are counted once; done jobs are not read."""
-    counts = store.do(Counts(states=NOT_DONE, estimate=True))
-    yield from _check_jobs(counts)
-    yield from _check_unreadable(store, counts)
-    paused = {
-        row.queue for row in counts if row.ready and is_paused(session.output, store.do(Settings(queue=row.queue)))
-    }
+    has = store.capabilities.has
+    counts: Sequence[QueueCounts] = ()
+    if has(Feature.JOBS):
+        counts = store.do(Counts(states=NOT_DONE, estimate=True))
+        yield from _check_jobs(counts)
+        yield from _check_unreadable(store, counts)
+    queues = {row.queue for row in counts if row.ready} if has(Feature.LIMITS) else set[str]()
+    paused = {queue for queue in queues if is_paused(session.output, store.do(Settings(queue=queue)))}
     if paused:
         yield Check(
             name="paused",
@@ -51,7 +53,7 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
     ready = [row for row in counts if row.ready and row.queue not in paused]
     yield from _check_oldest(ready)
     yield from _check_leases(store)
-    if store.capabilities.has(Feature.REGISTRY):
+    if has(Feature.REGISTRY):
         workers = read_presences(store)
         yield from _check_workers(workers, ready)
         yield from _check_handled(workers, ready)
