@@ -10,6 +10,7 @@ import pytest
 from holdfast import Retry, Snooze, Unrecoverable
 from holdfast.app import Holdfast
 from holdfast.client import Client
+from holdfast.cron.store import ScheduleStore
 from holdfast.driver import MINUTE, JobRecord
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Inspect
@@ -186,3 +187,15 @@ def test_one_job_in_this_process(app):
     assert worker.process_once().status == "acked"
     assert worker.process_once().status == "empty"
     assert app.driver.reserve(["default"], limit=1, lease_for=MINUTE) == []
+
+
+@pytest.mark.parametrize("lacks", [Feature.REGISTRY, Feature.KEY])
+def test_schedules_need_a_registry_and_keys_and_a_worker_goes_on_without_them(lacks):
+    app = small_app([lacks])
+    task = app.handler("work")(lambda _: None)
+    app.cron("nightly").daily(at="03:00").run(task)
+    with pytest.raises(Unsupported, match="schedules: missing in this test"):
+        ScheduleStore(app.driver)
+    task.enqueue(1)
+    assert app.worker(processes=1).run(max_jobs=1) == {"acked": 1}
+    app.close()

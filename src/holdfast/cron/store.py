@@ -41,10 +41,11 @@ class ScheduleStore:
     """Reads and writes the entries of schedulers. Every method is one call of the store, unless it says otherwise."""
 
     def __init__(self, store: Store) -> None:
-        """Raise ``Unsupported`` for a store without a registry."""
-        gap = store.capabilities.gaps.get(Feature.REGISTRY)
-        if gap is not None:
-            raise Unsupported(store.capabilities.driver, "schedules", gap)
+        """Raise ``Unsupported`` for a store without a registry, or without keys: a fire has one."""
+        gaps = store.capabilities.gaps
+        for feature in (Feature.REGISTRY, Feature.KEY):
+            if feature in gaps:
+                raise Unsupported(store.capabilities.driver, "schedules", gaps[feature])
         self.store = store
 
     def now(self) -> int:
