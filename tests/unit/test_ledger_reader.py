@@ -6,11 +6,12 @@ import pytest
 
 from holdfast import Client, JobRequest, connect
 from holdfast.driver import SECOND, Ack, LedgerReader, Store, find_webhooks
-from holdfast.drivers.requests import Enqueue, Trim, Write
+from holdfast.drivers.requests import Enqueue, Ledger, Trim, Write
 from holdfast.errors import LedgerTrimmed, Unsupported, WriteRefused
 from holdfast.ledger_reader import read_readers
 from holdfast.model.ledger_reader import register_reader
 from holdfast.wire.records import to_record
+from tests.requests_seen import answer_requests
 
 
 @pytest.fixture
@@ -58,16 +59,15 @@ def test_rows_that_another_process_has_read_may_be_trimmed_while_a_reader_reads(
     first, second = LedgerReader(store, "billing"), LedgerReader(store, "billing")
     cursors = [cursor for cursor, _ in first.read()]
     first.advance(cursors[0])
-    read_ledger = store.ledger
 
-    def read_late(after, limit):
+    def read_late(request, do):
         monkeypatch.undo()
         second.read()
         second.advance(cursors[1])
         store.do(Trim(ledger_for=1))
-        return read_ledger(after, limit)
+        return do(request)
 
-    monkeypatch.setattr(store, "ledger", read_late)
+    answer_requests(monkeypatch, store, Ledger, read_late)
     assert [row.job_id for _, row in first.read()] == ids[2:]
 
 

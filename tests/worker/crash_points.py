@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast import Holdfast, connect
+from holdfast.drivers.requests import Settle, Write
 from holdfast.drivers.store import Store
 
 # After the reserve, after the write of mark and lock, in the handler, before the ack, after the ack.
@@ -39,21 +40,17 @@ def make_app(store: Store, effects: Path, on_point: Callable[[str], None] = lamb
 
 def plant(store: Store, on_point: Callable[[str], None]) -> None:
     """Let the calls of this store pass the points."""
-    write, settle = store.write, store.settle
+    do = store.do
+    points = {Write: ("reserved", "marked"), Settle: ("finished", "answer lost")}
 
-    def write_then_die(*arguments, **keywords):
-        on_point("reserved")
-        answer = write(*arguments, **keywords)
-        on_point("marked")
+    def pass_points(request):
+        before, after = points.get(type(request), ("", ""))
+        on_point(before)
+        answer = do(request)
+        on_point(after)
         return answer
 
-    def settle_or_die(*arguments, **keywords):
-        on_point("finished")
-        answer = settle(*arguments, **keywords)
-        on_point("answer lost")
-        return answer
-
-    store.write, store.settle = write_then_die, settle_or_die  # type: ignore[method-assign]
+    store.do = pass_points  # type: ignore[method-assign]
 
 
 def main(url: str, wanted: str, effects: str) -> None:

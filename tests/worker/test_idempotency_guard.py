@@ -18,6 +18,7 @@ from holdfast.wire.guard_entries import LOCK_KIND, MARK_KIND, Holder, is_done, m
 from holdfast.worker.guard import Guard
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import Run
+from tests.requests_seen import answer_requests
 from tests.worker import crash_points
 from tests.worker.crash_points import LEASE, NAME, POINTS, make_app, plant
 
@@ -197,7 +198,7 @@ def test_a_store_that_fails_in_the_guard_releases_the_job(app, monkeypatch):
         raise StoreBusy(1.0)
 
     with monkeypatch.context() as patched:
-        patched.setattr(app.driver, "write", fail)
+        answer_requests(patched, app.driver, Write, fail)
         assert app.worker().process_once().status == "released"
     assert app.worker().process_once().status == "acked"
     assert calls == [1]
@@ -243,8 +244,7 @@ def test_a_crash_at_each_point_in_memory(point, tmp_path, clock):
         app = make_app(store, effects, kill_at)
         app.enqueue("charge", 1, idempotency_key="k")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(store, "write", store.write)
-            patched.setattr(store, "settle", store.settle)
+            patched.setattr(store, "do", store.do)
             plant(store, kill_at)
             with pytest.raises(Killed):
                 app.worker(lease=LEASE).process_once()

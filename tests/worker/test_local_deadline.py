@@ -13,12 +13,14 @@ import pytest
 
 from holdfast import JobRequest, connect
 from holdfast.clock import boot_time
+from holdfast.drivers.requests import Extend, Reserve
 from holdfast.errors import StoreUnavailable
 from holdfast.model.ledger import Ending
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import LEASE_MARGIN
 from holdfast.worker.worker import Worker
+from tests.requests_seen import answer_requests
 from tests.worker.hostile_handlers import swallows_everything
 
 LEASE = timedelta(seconds=6)
@@ -27,18 +29,18 @@ LEASE = timedelta(seconds=6)
 @pytest.fixture
 def leases(app, monkeypatch):
     """The leases that the store has granted; it extends none of them, as in an outage."""
-    granted, reserve = [], app.driver.reserve
+    granted = []
 
-    def keep(*args, **keywords):
-        reservations = reserve(*args, **keywords)
-        granted.extend(one.lease for one in reservations)
-        return reservations
+    def keep(request, do):
+        reserved = do(request)
+        granted.extend(one.lease for one in reserved.reservations)
+        return reserved
 
-    def fail(*_args, **_keywords):
+    def fail(*_):
         raise StoreUnavailable("no route to the store")
 
-    monkeypatch.setattr(app.driver, "reserve", keep)
-    monkeypatch.setattr(app.driver, "extend", fail)
+    answer_requests(monkeypatch, app.driver, Reserve, keep)
+    answer_requests(monkeypatch, app.driver, Extend, fail)
     return granted
 
 
@@ -110,15 +112,15 @@ class Settlements(WorkerObserver):
 
 
 def test_a_lease_counts_from_before_the_call_that_granted_it(app, monkeypatch):
-    granted_at, reserve = [], app.driver.reserve
+    granted_at = []
 
-    def keep(*args, **keywords):
+    def keep(request, do):
         granted_at.append(boot_time())
         while boot_time() == granted_at[-1]:
             pass
-        return reserve(*args, **keywords)
+        return do(request)
 
-    monkeypatch.setattr(app.driver, "reserve", keep)
+    answer_requests(monkeypatch, app.driver, Reserve, keep)
     app.handler("quick")(lambda _payload: None).enqueue()
     observer = Settlements()
     options = WorkerOptions(lease=timedelta(hours=1), processes=1)

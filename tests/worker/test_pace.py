@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND
+from holdfast.drivers.requests import Extend
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
@@ -14,6 +15,7 @@ from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.outcome import Succeeded
 from holdfast.worker.processes.running import Run
 from holdfast.worker.settler import Settler
+from tests.requests_seen import answer_requests
 
 LEASE = 6 * SECOND
 INTERVAL_SECONDS = LEASE / SECOND / 3
@@ -38,18 +40,18 @@ def heartbeat(store):
 
 
 def test_a_heartbeat_that_failed_is_repeated_soon_and_one_that_succeeded_is_not(store, runs, heartbeat, monkeypatch):
-    calls, extend = [], store.extend
+    calls = []
     is_enough = threading.Event()
 
-    def fail_at_first(*arguments, **keywords):
+    def fail_at_first(request, do):
         calls.append(time.monotonic())
         if len(calls) <= FAILURES:
             raise StoreUnavailable("no route to the store")
         if len(calls) == FAILURES + 2:
             is_enough.set()
-        return extend(*arguments, **keywords)
+        return do(request)
 
-    monkeypatch.setattr(store, "extend", fail_at_first)
+    answer_requests(monkeypatch, store, Extend, fail_at_first)
     heartbeat.start()
     heartbeat.add(runs)
     assert is_enough.wait(FAILURES * INTERVAL_SECONDS + 30)

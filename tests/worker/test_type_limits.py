@@ -10,7 +10,7 @@ import pytest
 from holdfast import Client, JobRequest, QueueSettings, Retry, Unrecoverable, Worker, WorkerOptions, connect
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE, SECOND, ManualClock
-from holdfast.drivers.requests import Configure, Settings
+from holdfast.drivers.requests import Configure, Settings, Settle
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_settings import TYPE_LIMIT_FIELDS, LimitOrigin
 from holdfast.model.retry import NoDelay
@@ -21,6 +21,7 @@ from holdfast.worker.job_source import StoreJobSource
 from holdfast.worker.limit_proposals import propose_limits
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.type_holds import read_breakers
+from tests.requests_seen import answer_requests
 from tests.waiting import wait_until
 from tests.worker.conftest import KEEP_RESERVED
 
@@ -188,14 +189,14 @@ def test_a_failed_probe_lets_no_other_probe_through(app, store, clock, monkeypat
         raise ConnectionError("no answer")
 
     call.enqueue_many(range(3))
-    settle, taken = store.settle, []
+    taken = []
 
-    def settle_and_reserve(settlements):
-        answers = settle(settlements)
+    def settle_and_reserve(request, do):
+        answers = do(request)
         taken.extend(store.reserve(["default"], limit=3, lease_for=SECOND))  # by another worker, at the worst instant
         return answers
 
-    monkeypatch.setattr(store, "settle", settle_and_reserve)
+    answer_requests(monkeypatch, store, Settle, settle_and_reserve)
     worker = app.worker()
     for _ in range(3):  # the failure that opens it, then two probes
         assert worker.process_once().status == "retried"
@@ -209,14 +210,14 @@ def test_a_type_that_pauses_itself_lets_no_job_through(app, store, monkeypatch):
         raise Retry(after=timedelta(seconds=30), pause_type=True)
 
     fetch.enqueue_many(range(3))
-    settle, taken = store.settle, []
+    taken = []
 
-    def settle_and_reserve(settlements):
-        answers = settle(settlements)
+    def settle_and_reserve(request, do):
+        answers = do(request)
         taken.extend(store.reserve(["default"], limit=3, lease_for=SECOND))
         return answers
 
-    monkeypatch.setattr(store, "settle", settle_and_reserve)
+    answer_requests(monkeypatch, store, Settle, settle_and_reserve)
     assert app.worker().process_once().status == "retried"
     assert taken == []
 

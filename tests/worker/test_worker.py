@@ -17,7 +17,7 @@ from holdfast import JobRequest, connect, linux
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.driver import JobRecord
-from holdfast.drivers.requests import Cancel, Inspect, Reap
+from holdfast.drivers.requests import Cancel, Inspect, Reap, Reserve, Settle
 from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending
@@ -33,6 +33,7 @@ from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run
 from holdfast.worker.timing import MaintenanceTiming, WorkerTiming
 from tests.processes import descendants, is_alive
+from tests.requests_seen import answer_requests
 from tests.worker import hostile_handlers
 from tests.worker.conftest import QUICK, ended
 
@@ -119,24 +120,23 @@ def test_a_child_that_crashes_fails_only_its_own_attempt(app, drain, handler):
 def test_a_slow_settle_limits_how_many_jobs_are_reserved(app, drain, monkeypatch):
     """Jobs that are done and not settled hold leases that must be extended, and a crash would repeat their work."""
     store, held, most = app.driver, 0, 0
-    reserve, settle = store.reserve, store.settle
 
-    def counting_reserve(*args, **kwargs):
+    def counting_reserve(request, do):
         nonlocal held, most
-        reservations = reserve(*args, **kwargs)
-        held += len(reservations)
+        reserved = do(request)
+        held += len(reserved.reservations)
         most = max(most, held)
-        return reservations
+        return reserved
 
-    def slow_settle(settlements, **kwargs):
+    def slow_settle(request, do):
         nonlocal held
         time.sleep(0.3)
-        answers = settle(settlements, **kwargs)
+        answers = do(request)
         held -= len(answers)
         return answers
 
-    monkeypatch.setattr(store, "reserve", counting_reserve)
-    monkeypatch.setattr(store, "settle", slow_settle)
+    answer_requests(monkeypatch, store, Reserve, counting_reserve)
+    answer_requests(monkeypatch, store, Settle, slow_settle)
     monkeypatch.setattr(settler, "MAX_UNSETTLED_RUNS", 200)
     monkeypatch.setattr(dispatch, "MAX_BUFFERED_JOBS", 100)
     monkeypatch.setattr(dispatch, "MAX_PREFETCH_JOBS", 20)
