@@ -102,27 +102,19 @@ def test_a_later_version_of_the_handler_replaces_its_limits(store, clock):
         assert limits_of(store, type="a") == QueueLimits(rate=rate)
 
 
-class RacedStore:
-    """A store whose limits another caller sets between the look and the proposal of a worker."""
-
-    def __init__(self, store, meanwhile):
-        self._store, self._meanwhile = store, meanwhile
-
-    def configure(self, *args, **keywords):
-        self._meanwhile()
-        self._store.configure(*args, **keywords)
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-
 @pytest.mark.parametrize("origin", [LimitOrigin.SETTINGS, LimitOrigin.OPERATOR])
-def test_a_worker_that_loses_a_race_replaces_no_limits_of_a_higher_origin(store, caplog, origin):
+def test_a_worker_that_loses_a_race_replaces_no_limits_of_a_higher_origin(store, caplog, monkeypatch, origin):
+    """Another caller sets limits between the look and the proposal of the worker."""
     set_meanwhile = QueueSettings(rate=1, limits_from=origin)
-    raced = RacedStore(store, lambda: store.do(Configure(queue="q", settings=set_meanwhile, only=TYPE_LIMIT_FIELDS)))
+
+    def lose(request, do):
+        do(Configure(queue="q", settings=set_meanwhile, only=TYPE_LIMIT_FIELDS))
+        return do(request)
+
+    answer_requests(monkeypatch, store, Configure, lose)
     proposal = LimitProposal(queue="q", limits=QueueLimits(rate=5), origin=LimitOrigin.HANDLER)
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
-        propose_limits(raced, [proposal])
+        propose_limits(store, [proposal])
     assert store.do(Settings(queue="q")) == set_meanwhile
     assert events(caplog, "limits.") == ["limits.differ"]
 
