@@ -293,7 +293,9 @@ def test_a_failed_heartbeat_loses_no_note(app):
     run.add_note(None, b"7")
 
     class Busy:
-        def extend(self, *_, **__):
+        capabilities = app.driver.capabilities
+
+        def do(self, _request):
             raise StoreBusy(1.0)
 
     for driver in (Busy(), app.driver):

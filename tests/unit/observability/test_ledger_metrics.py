@@ -13,6 +13,7 @@ from holdfast.observability import ledger_metrics
 from holdfast.observability import metric_table as table
 from holdfast.observability.ledger_metrics import KIND, LedgerMetrics
 from holdfast.observability.metrics import InMemoryMetrics
+from tests.requests_seen import answer_requests
 
 
 @pytest.fixture
@@ -77,22 +78,18 @@ def test_a_restart_goes_on_and_counts_no_row_twice(store, end_jobs, monkeypatch)
     assert (run.count, run.total) == (15, 7.5)
 
 
-def test_two_exporters_of_one_name_share_their_totals(store, end_jobs):
+def test_two_exporters_of_one_name_share_their_totals(store, end_jobs, monkeypatch):
     update(store)
     end_jobs(4)
 
-    class Overtaken:
-        """A store in which another exporter writes between the read and the write of this one."""
-
-        def __getattr__(self, name):
-            return getattr(store, name)
-
-        def write(self, changes):
-            update(store)
-            return store.do(Write(changes=changes))
+    def overtake(request, do):  # another exporter writes between the read and the write of this one
+        monkeypatch.undo()
+        update(store)
+        return do(request)
 
     metrics = InMemoryMetrics()
-    LedgerMetrics(Overtaken(), metrics).update()
+    answer_requests(monkeypatch, store, Write, overtake)
+    LedgerMetrics(store, metrics).update()
     assert metrics.value(table.LEDGER_ENDINGS.name) == 4
     assert update(store).value(table.LEDGER_ENDINGS.name) == 4
 
