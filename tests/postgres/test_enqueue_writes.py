@@ -162,9 +162,9 @@ def test_writes_belong_to_the_transaction_of_an_async_caller(url, store, job):
             joined = store.joined(OnLoop(connection))
             writes = [change("state", b"new", version=row.version)]
             again = [job(id="a"), job(id="a"), job(id="b")]
-            await asyncio.to_thread(joined.enqueue, again, writes=writes, now=NOW)
+            await asyncio.to_thread(joined.do, Enqueue(jobs=again, writes=writes, now=NOW))
             with pytest.raises(WriteRefused):
-                await asyncio.to_thread(joined.enqueue, [job(id="c")], writes=writes, now=NOW)
+                await asyncio.to_thread(joined.do, Enqueue(jobs=[job(id="c")], writes=writes, now=NOW))
         await connection.close()
 
     asyncio.run(scenario())

@@ -10,7 +10,23 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.requests import Cancel, Configure, Inspect, Reap, Reserve, Scan, Settings
+from holdfast.drivers.requests import (
+    Cancel,
+    Configure,
+    Enqueue,
+    Extend,
+    Inspect,
+    LeaseTerms,
+    Purge,
+    Reap,
+    Requeue,
+    Reserve,
+    Resume,
+    Scan,
+    Settings,
+    Trim,
+    Write,
+)
 from holdfast.errors import StoreUnavailable
 from holdfast.model.domain import ResumeAction
 from holdfast.model.job import State
@@ -85,37 +101,43 @@ CALLS = {
     ),
     "enqueue with leases": (
         lambda _, j: JobBatch(j(), [f"e{n:03}" for n in range(600)], [b"{}"] * 600, [f"k{n}" for n in range(600)]),
-        lambda s, x: s.enqueue_leased(x, lease_for=30 * SECOND, worker="w", now=NOW),
+        lambda s, x: s.do(Enqueue(jobs=x, lease=LeaseTerms(lease_for=30 * SECOND, worker="w"), now=NOW)),
     ),
     "enqueue with offsets": (
         lambda _, j: [j(id=f"e{n}", domain="d", offset=n % 2) for n in range(3)],
         lambda s, x: s.enqueue(x, now=NOW),
     ),
-    "resume": (halt_a_domain, lambda s, _: s.resume("q", "d", ResumeAction.RETRY, position=1, now=NOW + 1)),
+    "resume": (
+        halt_a_domain,
+        lambda s, _: s.do(Resume(queue="q", domain="d", action=ResumeAction.RETRY, position=1, now=NOW + 1)),
+    ),
     "extend": (
         reserve_some,
-        lambda s, x: s.extend(x, lease_for=90 * SECOND, notes={"held-0": Note(progress=b"1")}, now=NOW + 1),
+        lambda s, x: s.do(Extend(leases=x, lease_for=90 * SECOND, notes={"held-0": Note(progress=b"1")}, now=NOW + 1)),
     ),
     "settle acks": (reserve_some, lambda s, x: s.settle([Ack(lease) for lease in x], now=NOW + 1)),
     "settle": (one_settlement_of_each_verb, lambda s, x: s.settle(x, now=NOW + 1)),
     "reap": (reserve_some, lambda s, _: s.reap(now=LATER)),
     "report_outage": (reserve_some, lambda s, x: s.do(Reap(leases=x, now=LATER)).reported),
     "report_outage after a reap": (reserve_and_reap, lambda s, x: s.do(Reap(leases=x, now=LATER)).reported),
-    "cancel": (lambda s, j: s.enqueue([j(id="c")], now=NOW), lambda s, _: s.cancel(["c", "unknown"], now=NOW + 1)),
-    "requeue": (make_dead_jobs, lambda s, x: s.requeue(x, now=NOW + 1)),
-    "purge": (make_dead_jobs, lambda s, x: s.purge(x, now=NOW + 1)),
-    "configure": (lambda *_: None, lambda s, _: s.configure("q", QueueSettings(max_inflight=3))),
+    "cancel": (
+        lambda s, j: s.enqueue([j(id="c")], now=NOW),
+        lambda s, _: s.do(Cancel(job_ids=["c", "unknown"], now=NOW + 1)),
+    ),
+    "requeue": (make_dead_jobs, lambda s, x: s.do(Requeue(job_ids=x, now=NOW + 1))),
+    "purge": (make_dead_jobs, lambda s, x: s.do(Purge(job_ids=x, now=NOW + 1))),
+    "configure": (lambda *_: None, lambda s, _: s.do(Configure(queue="q", settings=QueueSettings(max_inflight=3)))),
     "write": (
         lambda *_: None,
-        lambda s, _: s.write([Change(kind="kind", key="k", value=b"1", version=0)], now=NOW),
+        lambda s, _: s.do(Write(changes=[Change(kind="kind", key="k", value=b"1", version=0)], now=NOW)),
     ),
     "write together": (
         lambda *_: None,
-        lambda s, _: s.write(
-            [Change(kind="kind", key=key, value=b"1", version=0) for key in "ba"], together=True, now=NOW
+        lambda s, _: s.do(
+            Write(changes=[Change(kind="kind", key=key, value=b"1", version=0) for key in "ba"], together=True, now=NOW)
         ),
     ),
-    "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
+    "trim": (make_dead_jobs, lambda s, _: s.do(Trim(ledger_for=DAY, now=NOW + 2 * DAY))),
 }
 ANSWERED_ONCE = {"requeue", "purge", "resume", "write", "write together", "report_outage", "report_outage after a reap"}
 READS_BEFORE = {"purge": 1, "requeue": 1, "trim": 1}  # calls that read the readers of the ledger or the jobs first

@@ -72,7 +72,7 @@ def test_a_restored_store_is_not_read_before_a_process_has_connected(store, sess
     session.execute("UPDATE origin SET system_identifier = 1")
     for read in (
         store.ledger,
-        store.ledger_end,
+        lambda: store.do(LedgerEnd()),
         lambda: store.do(ReadTuples(limit=1)),
         lambda: store.do(Trim(now=NOW)),
     ):

@@ -10,7 +10,7 @@ import holdfast
 from holdfast.clock import MINUTE
 from holdfast.drivers.postgres import admin, listen
 from holdfast.drivers.postgres.timing import PostgresTiming
-from holdfast.drivers.requests import Cancel, Configure, Resume, WaitForCancel
+from holdfast.drivers.requests import Cancel, Configure, Reserve, Resume, Wait, WaitForCancel
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Fail
 from tests.postgres.conftest import open_store
@@ -104,7 +104,7 @@ def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, poll):
     job_ids = [reservation.job.id]
     assert not store.do(WaitForCancel(job_ids=job_ids, timeout=0.001))
     wait_until(lambda: poll or store.engine._listener.is_alive)
-    cancelling = threading.Timer(0.1, other.cancel, [job_ids])
+    cancelling = threading.Timer(0.1, other.do, [Cancel(job_ids=job_ids)])
     began = time.monotonic()
     cancelling.start()
     assert store.do(WaitForCancel(job_ids=job_ids, timeout=LONG))
@@ -176,10 +176,11 @@ def test_due_jobs_that_cannot_be_reserved_do_not_make_a_worker_spin(url, job, mo
     sleeps = []
     monkeypatch.setattr(store.engine._waiter, "_sleep", lambda _, seconds: sleeps.append(seconds))
     for _ in range(8):
-        assert store.reserve(["q"], limit=1, lease_for=MINUTE, types=["unknown"]) == []
-        store.wait(["q"], timeout=LONG)
+        found = store.do(Reserve(queues=["q"], limit=1, lease_for=MINUTE, types=["unknown"]))
+        assert found.reservations == []
+        store.do(Wait(queues=["q"], timeout=LONG, since=found.mark))
     assert sleeps == sorted(sleeps)
-    assert len(sleeps) == 7  # the first wait returned at once
+    assert len(sleeps) == 8
     assert sleeps[-1] == PostgresTiming().max_poll_seconds
     assert len(store.reserve(["q"], limit=1, lease_for=MINUTE)) == 1
     store.close()

@@ -122,7 +122,7 @@ def test_a_driver_neither_reads_nor_cancels_callbacks(service, driver, callback,
         lambda: driver.do(AnyOpen(queues=[QUEUE], types=[CALLBACK])),
         lambda: driver.do(Settings(queue=QUEUE)),
         lambda: driver.do(Domains(queue=QUEUE)),
-        lambda: driver.wait([QUEUE], timeout=0.0),
+        lambda: driver.wait([QUEUE], timeout=1.0),
         lambda: driver.reap([QUEUE]),
     ):
         with pytest.raises(Unsupported, match=r"the queue holdfast\.webhooks belongs to the service"):

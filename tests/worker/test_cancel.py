@@ -17,6 +17,7 @@ CANCELLER = """
     import sys, time
     from pathlib import Path
     from holdfast import connect
+    from holdfast.drivers.requests import Cancel
 
     url, folder, job_id = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     with connect(url) as store:
@@ -24,7 +25,7 @@ CANCELLER = """
         while not (folder / "begun").exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        assert store.cancel([job_id]) == ["inflight"]
+        assert store.do(Cancel(job_ids=[job_id])) == ["inflight"]
         (folder / "cancelled").write_text(str(time.monotonic()))
 """
 

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import JobRequest
+from holdfast.drivers.requests import Extend, Settle
 from holdfast.model.retry import Fixed
 from holdfast.worker import worker
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.timing import WorkerTiming
 from holdfast.worker.worker import Worker
+from tests.requests_seen import answer_requests
 
 PROGRAM = """
     import logging, sys, time
@@ -74,18 +76,17 @@ def test_a_retry_that_becomes_due_while_a_long_job_runs_does_not_wait_for_its_en
     assert drain(lease=timedelta(seconds=15)) == {"acked": 301, "retried": 1}
 
 
-@pytest.mark.parametrize("verb", ["settle", "extend"])
-def test_a_store_that_does_not_answer_does_not_keep_the_worker_from_stopping(app, monkeypatch, verb):
+@pytest.mark.parametrize("kind", [Settle, Extend])
+def test_a_store_that_does_not_answer_does_not_keep_the_worker_from_stopping(app, monkeypatch, kind):
     app.handler("quick")(lambda _payload: time.sleep(1)).enqueue(1)
-    answers, original = threading.Event(), getattr(app.driver, verb)
-    is_called = threading.Event()
+    answers, is_called = threading.Event(), threading.Event()
 
-    def hang(*args, **keywords):
+    def hang(request, do):
         is_called.set()
         answers.wait(60)
-        return original(*args, **keywords)
+        return do(request)
 
-    monkeypatch.setattr(app.driver, verb, hang)
+    answer_requests(monkeypatch, app.driver, kind, hang)
     options = WorkerOptions(processes=1, lease=timedelta(milliseconds=600), drain=timedelta(0))
     made = Worker(app.driver, options, catalogue=app.catalogue, timing=WorkerTiming(stop_seconds=0.2))
     thread = threading.Thread(target=made.run)

@@ -15,7 +15,7 @@ class WaitForgetsDueTimes(FaultyDriver):
 
     def wait(self, request: r.Wait) -> None:
         """Wait for a change."""
-        deadline, (seen, _) = monotonic() + request.timeout, request.since or (-1, 0)
+        deadline, (seen, _) = monotonic() + request.timeout, request.since or (self._store.changes, 0)
         while self._store.changes == seen and (left := deadline - monotonic()) > 0:
             self._store.lock.wait(left)
 
@@ -29,6 +29,13 @@ class WaitIgnoresRates(WaitForgetsDueTimes):
             super().wait(request)
         else:
             FaultyDriver.wait(self, request)
+
+
+class WaitReturnsAtOnce(FaultyDriver):
+    """A wait does not wait."""
+
+    def wait(self, request: r.Wait) -> None:
+        """Return."""
 
 
 class CancelDoesNotWake(FaultyDriver):
@@ -65,6 +72,7 @@ class AnyCancelWakes(FaultyDriver):
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     WaitForgetsDueTimes,
     WaitIgnoresRates,
+    WaitReturnsAtOnce,
     CancelDoesNotWake,
     EarlierCancelNotSeen,
     AnyCancelWakes,

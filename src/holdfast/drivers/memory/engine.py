@@ -172,7 +172,7 @@ class MemoryEngine(Engine):
     def wait(self, request: r.Wait) -> None:
         """Return at a change since the mark of the last reserve, and at the next due instant."""
         queues, deadline = r.distinct(request.queues), monotonic() + request.timeout
-        changes, instant = request.since or (-1, 0)
+        changes, instant = request.since or (self._store.changes, 0)
         while self._store.changes == changes and (left := deadline - monotonic()) > 0:
             if self._store.is_closed:
                 raise StoreClosed

@@ -14,6 +14,8 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SHORT_SECONDS = 0.05
+IDLE_SECONDS = 0.25
+MAX_IDLE_ROUNDS = 25  # of a store that can do no better than look 100 times in a second
 DUE_IN = SECOND // 2
 
 
@@ -25,6 +27,17 @@ def wait_returns_after_its_timeout(h: Harness) -> None:
     store.wait([QUEUE], timeout=SHORT_SECONDS)
     store.wait([QUEUE], timeout=0)
     assert monotonic() - began < h.patience_seconds / 2, "wanted a short wait to be short"
+
+
+@case("L3")
+def a_loop_that_waits_for_an_empty_queue_does_not_spin(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    began, rounds = monotonic(), 0
+    while monotonic() - began < IDLE_SECONDS:
+        assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+        store.wait([QUEUE], timeout=IDLE_SECONDS)
+        rounds += 1
+    assert rounds <= MAX_IDLE_ROUNDS, f"wanted at most {MAX_IDLE_ROUNDS} rounds in {IDLE_SECONDS} s, got {rounds}"
 
 
 @case("L3")
