@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Inspect, LedgerEnd, Read, Scan, Write
+from holdfast.drivers.requests import Inspect, LedgerEnd, Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
@@ -82,11 +82,6 @@ class LedgerReader:
                 reader = parse_reader(entry)
                 self._version = reader.version
                 return reader
-
-
-def read_readers(store: Store, *, after: str = "", limit: int = 100) -> list[Reader]:
-    """Return the registered readers of a space, ordered by name."""
-    return [parse_reader(entry) for entry in store.do(Scan(kind=KIND, after=after, limit=limit))]
 
 
 def find_webhooks(store: Store, job_ids: Sequence[str]) -> dict[str, str]:

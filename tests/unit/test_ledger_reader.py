@@ -6,10 +6,9 @@ import pytest
 
 from holdfast import Client, JobRequest, connect
 from holdfast.driver import SECOND, Ack, LedgerReader, Store, find_webhooks
-from holdfast.drivers.requests import Enqueue, Ledger, Trim, Write
+from holdfast.drivers.requests import Enqueue, Ledger, Scan, Trim, Write
 from holdfast.errors import LedgerTrimmed, Unsupported, WriteRefused
-from holdfast.ledger_reader import read_readers
-from holdfast.model.ledger_reader import register_reader
+from holdfast.model.ledger_reader import KIND, parse_reader, register_reader
 from holdfast.wire.records import to_record
 from tests.requests_seen import answer_requests
 
@@ -108,9 +107,11 @@ def test_readers_are_listed_and_forgotten(store):
     run_jobs(store, 1)
     for name in ("b", "a"):
         LedgerReader(store, name).read()
-    assert [(reader.name, reader.cursor) for reader in read_readers(store)] == [("a", None), ("b", None)]
+    registered = Scan(kind=KIND)
+    readers = [parse_reader(entry) for entry in store.do(registered)]
+    assert [(reader.name, reader.cursor) for reader in readers] == [("a", None), ("b", None)]
     LedgerReader(store, "a").forget()
-    assert [reader.name for reader in read_readers(store, after="")] == ["b"]
+    assert [entry.key for entry in store.do(registered)] == ["b"]
 
 
 def test_a_removed_reader_begins_as_a_new_one(store):

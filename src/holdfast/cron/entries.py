@@ -116,11 +116,6 @@ def with_next_fire(name: str, state: ScheduleState, next_fire: int | None) -> Sc
     return replace(state, next_fire=next_fire, due=make_due_key(name, next_fire))
 
 
-def rekeyed(name: str, state: ScheduleState) -> ScheduleState:
-    """Return a state that fires as before, with a new key in the index."""
-    return state if state.due is None else with_next_fire(name, state, state.next_fire)
-
-
 _encode = msgspec.json.Encoder().encode
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from holdfast.clock import from_datetime
 from holdfast.cron.declaration import Declaration, declare, resumed
 from holdfast.cron.dependencies import check_dependencies, execution_order
-from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, rekeyed, with_next_fire
+from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, with_next_fire
 from holdfast.cron.expression import MAX_FIRES
 from holdfast.cron.fire import FireJob, fire_id, fire_job, trigger_job
 from holdfast.cron.firing import enqueue_fires
@@ -106,7 +106,9 @@ class Schedules:
             if (stored.definition, stored.signature) == (schedule.to_json(), signature):
                 return decision
             state = replace(stored, definition=schedule.to_json(), signature=signature)
-            return Declaration(state=rekeyed(schedule.name, state), reason="it was signed again")
+            if state.due is not None:
+                state = with_next_fire(schedule.name, state, state.next_fire)
+            return Declaration(state=state, reason="it was signed again")
 
         return self._change(schedule.name, change, may_be_new=True)
 

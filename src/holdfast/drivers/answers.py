@@ -149,6 +149,14 @@ class LedgerDelay:
     state: str  # of its session, such as ``idle in transaction``
 
 
+class TableHealth(NamedTuple):
+    """The hot tables of a database with vacuum, by the statistics of its server."""
+
+    live_rows: int
+    dead_rows: int  # not yet removed by vacuum
+    oldest_transaction: int | None  # its age in microseconds: vacuum cannot remove rows that died after it began
+
+
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``Diagnose``.
 
@@ -160,3 +168,4 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     table_sizes: Mapping[str, int] = {}
     trimmed_rows: int | None = None
     ledger_delay: LedgerDelay | None = None
+    table_health: TableHealth | None = None

@@ -23,11 +23,6 @@ class _Page(msgspec.Struct, array_like=True):
     ranges: list[int] | None = None
 
 
-def is_page(name: str) -> bool:
-    """Whether this is the name of a page: the version of the head that made it, and a number."""
-    return name[1:2].isdecimal()
-
-
 def read_paged_head(entries: Mapping[str, Entry]) -> Head:
     """Return a head that has all offsets of the domain with these entries."""
     fields = msgspec.msgpack.decode(entries[HEAD].value or b"")

@@ -43,7 +43,7 @@ from holdfast.ordering.domain_entries import (
 )
 from holdfast.ordering.machine import Domain, LeaseRecord
 from holdfast.ordering.overflow import move_out
-from holdfast.ordering.paged_head import is_page, read_paged_head
+from holdfast.ordering.paged_head import read_paged_head
 from holdfast.ordering.state import DomainState, domain_state
 
 MAX_HEAD_BYTES = bounds.MAX_NOTE_BYTES
@@ -166,7 +166,7 @@ def _upgrade(entries: DomainEntries, stored: Entry) -> None:
     head, version = read_paged_head(found), stored.version
     while values := move_out(head, entries):  # the old head is written again: so another upgrade is overtaken
         version = entries.write(values | {HEAD: stored.value}, version=version)
-    pages = [name for name in found if is_page(name)][:MAX_REMOVED_PAGES]
+    pages = [name for name in found if name[1:2].isdecimal()][:MAX_REMOVED_PAGES]  # the version of a head, a number
     entries.write({HEAD: _encode(head, MAX_HEAD_BYTES)} | dict.fromkeys(pages), version=version)
 
 

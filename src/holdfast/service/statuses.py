@@ -31,7 +31,7 @@ OF_STATE = {
     State.DEAD: Status.FAILED,
     State.CANCELLED: Status.CANCELLED,
 }
-_STATES = {status: state for state, status in OF_STATE.items()} | {Status.DELAYED: State.READY}
+STATE_OF = {status: state for state, status in OF_STATE.items()} | {Status.DELAYED: State.READY}
 
 
 def status_of(record: JobRecord, now: int) -> Status:
@@ -39,8 +39,3 @@ def status_of(record: JobRecord, now: int) -> Status:
     if record.state is State.READY and record.run_at is not None and record.run_at > now:
         return Status.DELAYED
     return OF_STATE[record.state]
-
-
-def state_of(status: Status) -> State:
-    """Return the state of the jobs with this status; pending and delayed tasks are both ready."""
-    return _STATES[status]

@@ -55,7 +55,7 @@ def hide_in_answer(answer: Any) -> Any:
     """
     match answer:
         case Diagnosis():  # it tells about other spaces, too
-            return replace(answer, table_sizes={}, ledger_delay=None)
+            return replace(answer, table_sizes={}, table_health=None, ledger_delay=None)
         case Reaped(ended=ended):
             return replace(answer, ended=[_mask(row) for row in ended])
         case Page(items=items):

@@ -7,7 +7,7 @@ would be one separate queue for each machine.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -59,13 +59,9 @@ def on_one_machine(spark: SparkSession) -> bool:
     """Whether all executors run on this machine: local mode, with Spark Connect also a server on this machine."""
     if not str(spark.conf.get("spark.master", "local")).startswith("local"):
         return False
-    return not is_connect(spark) or _server_host(spark) in LOOPBACK
+    return not is_connect(spark) or cast("Any", spark).client.host in LOOPBACK
 
 
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is a client of Spark Connect, which has neither a JVM nor a SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
-
-
-def _server_host(spark: Any) -> str:
-    return str(spark.client.host)

@@ -37,7 +37,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry
 CHECKSUMS = {
     1: "ada9f7f94c07ffed",
     2: "3473a73492ef0205",
-    3: "ef5d4f34a29b88fb",
+    3: "4b6252f7423448a7",
 }  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)

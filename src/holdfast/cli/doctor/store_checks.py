@@ -146,10 +146,9 @@ def check_retention(session: Session, store: Store) -> Iterator[Check]:
 
 def check_vacuum(_: Session, store: Store) -> Iterator[Check]:
     """For a database with vacuum: the rows not vacuumed yet, and the old transaction that may prevent it."""
-    read_signs = getattr(_engine_of(store), "table_health", None)
-    if read_signs is None:
+    signs = store.do(Diagnose()).table_health
+    if signs is None:
         return
-    signs = read_signs()
     many = signs.dead_rows > max(MANY_DEAD_ROWS, 2 * signs.live_rows)
     text = f"{signs.dead_rows:,} dead and {signs.live_rows:,} live rows in the hot tables"
     yield Check(

@@ -159,22 +159,16 @@ def trim(space: Space, keep: Retention, cursors: Collection[str | None], *, limi
     for job_id in jobs:
         space.remove(space.rows[job_id])
     ledger = space.ledger.trim(now - keep.ledger_for, min(limit, len(space.ledger.rows) - len(unread)))
-    keys = [
-        place
-        for place, key in space.keys.items()
-        if is_expired(key.until, now) and not _may_need_key(space.rows.get(key.job_id))
-    ][:limit]
+    # A job that is open needs its key, and so does one that may be requeued: a done job never is.
+    needed = {row.job.id for row in space.rows.values() if row.job.state is not State.DONE}
+    keys = [place for place, key in space.keys.items() if is_expired(key.until, now) and key.job_id not in needed]
+    keys = keys[:limit]
     for place in keys:
         del space.keys[place]
     registry = space.registry.trim(now, limit)
     space.forget_idle_keys(now)
     removed = (len(jobs), ledger, len(keys), registry)
     return Trimmed(jobs=len(jobs), ledger=ledger, dedupe=len(keys), registry=registry, more=limit in removed)
-
-
-def _may_need_key(row: Row | None) -> bool:
-    """Whether the job is open, or may be requeued: then its key is valid again. A done job is never requeued."""
-    return row is not None and row.job.state is not State.DONE
 
 
 def _may_be_trimmed(row: Row, before: int) -> bool:

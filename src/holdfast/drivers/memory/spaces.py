@@ -18,13 +18,9 @@ def list_spaces(
     names = sorted(
         name
         for name, space in spaces.items()
-        if name > after and (_has_expired_leases(space, now) if has_expired_leases else _is_used(space))
+        if name > after and (space.expired([*space.leases], now) if has_expired_leases else _is_used(space))
     )
     return Page(names[:limit], names[limit - 1] if len(names) > limit else None)
-
-
-def _has_expired_leases(space: Space, now: int) -> bool:
-    return bool(space.expired([*space.leases], now))
 
 
 def _is_used(space: Space) -> bool:

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import NamedTuple
 
 from holdfast.drivers.answers import Inspection, JobColumns, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
@@ -28,7 +27,7 @@ from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import NO_VALUE
-from holdfast.drivers.requests import FIND_LIMIT, REAP_LIMIT, Find, Inspect, ReadColumns
+from holdfast.drivers.requests import FIND_LIMIT, Find, Inspect, ReadColumns
 from holdfast.drivers.statements import NEWEST
 from holdfast.drivers.unreadable import read_any_meta
 from holdfast.model.columns import JOB_COLUMNS, names_of
@@ -42,14 +41,6 @@ BEHIND_ALL_IDS = "\U0010ffff"  # all other characters sort before it, also those
 GAP_SETTINGS = frozenset({"gaps", "gap_pass_after"})  # a change of them may let domains run, or stop them
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
-
-
-class TableHealth(NamedTuple):
-    """The hot tables, from the statistics of the server."""
-
-    live_rows: int
-    dead_rows: int  # not yet removed by vacuum
-    oldest_transaction: int | None  # its age in microseconds: vacuum cannot remove rows that died after it began
 
 
 def inspect(database: Database, request: Inspect) -> dict[str, Inspection]:
@@ -132,12 +123,6 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def any_open(database: Database, queues: Sequence[str], types: Collection[str]) -> bool:
-    """Whether a job of these types is open."""
-    [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})
-    return bool(is_open)
-
-
 def counts(
     database: Database, queues: Sequence[str] | None, states: Collection[State], caller_now: int | None
 ) -> list[QueueCounts]:
@@ -160,24 +145,6 @@ def counts(
         return rows
 
     return tally_counts(database.run_in_snapshot(read))
-
-
-def count_expired_leases(database: Database, expired_for: int, caller_now: int | None) -> int:
-    """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
-    parameters = {"expired_for": expired_for, "limit": REAP_LIMIT, "now": caller_now}
-    [(count,)] = database.query_page("admin/count_expired_leases", parameters)
-    return int(count)
-
-
-def count_stray_payloads(database: Database) -> int:
-    """Return how many large payloads have no job: none, unless rows were changed by hand; at most REAP_LIMIT."""
-    [(count,)] = database.query("admin/count_stray_payloads", {"limit": REAP_LIMIT})
-    return int(count)
-
-
-def table_sizes(database: Database) -> dict[str, int]:
-    """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
-    return dict(database.query("admin/table_sizes", {"schema": database.statements.schema}))
 
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
@@ -250,9 +217,3 @@ def trim(
     [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit, *position)
     jobs, rows, dedupe, registry = removed
     return Trimmed(jobs=jobs, ledger=rows, dedupe=dedupe, registry=registry, more=limit in removed)
-
-
-def table_health(database: Database) -> TableHealth:
-    """Return whether vacuum keeps up with the hot tables, and what may hold it back."""
-    [row] = database.query("admin/table_health", {"schema": database.statements.schema})
-    return TableHealth(*row)

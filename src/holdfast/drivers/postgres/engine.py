@@ -22,12 +22,13 @@ from holdfast.drivers.answers import (
     Reserved,
     SpaceRemoval,
     Stored,
+    TableHealth,
     Trimmed,
 )
 from holdfast.drivers.capabilities import Capabilities, Durability
 from holdfast.drivers.engine import Engine
+from holdfast.drivers.packing import read_ledger_row
 from holdfast.drivers.postgres import admin, domains, enqueue, estimates, ledger, registry, reserve, settle, spaces
-from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
 from holdfast.drivers.postgres.commit_outcome import run_once
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
@@ -99,13 +100,10 @@ class PostgresEngine(Engine):
         if self._listener is not None:
             self._listener.stop()
 
-    def table_health(self) -> TableHealth:
-        """Return the state of the hot tables, for ``holdfast doctor``."""
-        return admin.table_health(self._database)
-
     def count_stray_payloads(self) -> int:
-        """Return how many large payloads have no job, for ``holdfast doctor``; at most REAP_LIMIT."""
-        return admin.count_stray_payloads(self._database)
+        """Return how many large payloads have no job: none, unless rows were changed by hand; at most REAP_LIMIT."""
+        [(count,)] = self._database.query("admin/count_stray_payloads", {"limit": r.REAP_LIMIT})
+        return int(count)
 
     def _notify_own_threads(self) -> None:
         """Wake the waiting threads of this process without a round trip."""
@@ -180,7 +178,8 @@ class PostgresEngine(Engine):
         """Return the ledger rows of leases that these transactions ended; none if the store fails meanwhile."""
         if transactions:
             with suppress(StoreError):
-                return ledger.rows_of_transactions(self._database, transactions)
+                rows = self._database.query_page("ledger/of_transactions", {"xids": transactions})
+                return [read_ledger_row(row) for row in rows]  # the transactions have ended: no horizon is needed
         return []
 
     def inspect(self, request: r.Inspect) -> dict[str, Inspection]:
@@ -207,7 +206,9 @@ class PostgresEngine(Engine):
 
     def any_open(self, request: r.AnyOpen) -> bool:
         """Whether a job is open."""
-        return admin.any_open(self._database, request.queues, request.types)
+        parameters = {"queues": list(request.queues), "types": list(request.types)}
+        [(is_open,)] = self._database.query_page("admin/any_open", parameters)
+        return bool(is_open)
 
     def counts(self, request: r.Counts) -> list[QueueCounts]:
         """Count jobs."""
@@ -236,9 +237,14 @@ class PostgresEngine(Engine):
 
     def diagnose(self, request: r.Diagnose) -> Diagnosis:
         """Return facts about the database."""
+        expired = {"expired_for": request.expired_for, "limit": r.REAP_LIMIT, "now": request.now}
+        [(expired_leases,)] = self._database.query_page("admin/count_expired_leases", expired)
+        schema = {"schema": self._database.statements.schema}
+        [health] = self._database.query("admin/table_health", schema)
         return Diagnosis(
-            expired_leases=admin.count_expired_leases(self._database, request.expired_for, request.now),
-            table_sizes=admin.table_sizes(self._database),
+            expired_leases=expired_leases,
+            table_sizes=dict(self._database.query("admin/table_sizes", schema)),
+            table_health=TableHealth(*health),
             trimmed_rows=0 if ledger.is_whole(self._database) else None,
             ledger_delay=ledger.delay(self._database),
         )
@@ -307,9 +313,7 @@ class PostgresEngine(Engine):
 
     def spaces(self, request: r.Spaces) -> Page[str]:
         """Return a page of spaces."""
-        if request.has_expired_leases:
-            return spaces.list_expired(self._database, request.now, after=request.after, limit=request.limit)
-        return spaces.list_spaces(self._database, after=request.after, limit=request.limit)
+        return spaces.list_spaces(self._database, request)
 
     def remove_space(self, request: r.RemoveSpace) -> SpaceRemoval:
         """Remove rows of a space."""

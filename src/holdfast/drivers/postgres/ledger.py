@@ -88,11 +88,6 @@ def tail(database: Database, before: str | None, limit: int) -> Page[LedgerRow]:
     return Page([read_ledger_row(row) for row in reversed(rows)], cursor, cursors)
 
 
-def rows_of_transactions(database: Database, xids: Sequence[int]) -> list[LedgerRow]:
-    """Return the rows that these transactions wrote. They have ended, so no horizon is needed."""
-    return [read_ledger_row(row) for row in database.query_page("ledger/of_transactions", {"xids": list(xids)})]
-
-
 def tuples(database: Database, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
     """Return a page of tuples and its cursor."""
 

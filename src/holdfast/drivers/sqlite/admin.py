@@ -24,7 +24,7 @@ from holdfast.drivers.packing import (
     to_json,
     without_unreadable,
 )
-from holdfast.drivers.requests import FIND_LIMIT, REAP_LIMIT, Find, Inspect
+from holdfast.drivers.requests import FIND_LIMIT, Find, Inspect
 from holdfast.drivers.sqlite import domains, ledger, limit_keys, offsets
 from holdfast.drivers.sqlite.domains import assign_turns, end_halts, find_halts
 from holdfast.drivers.sqlite.limit_keys import wake
@@ -95,35 +95,12 @@ def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any], *
     return nearest(ends, default=None)
 
 
-def any_open(tx: Transaction, queues: Collection[str], types: Collection[str]) -> bool:
-    """Whether a job of these types is open in these queues."""
-    parameters = {"space": tx.space, "queues": to_json(queues), "types": to_json(types)}
-    return bool(tx.run("admin/any_open", parameters).fetchone()[0])
-
-
 def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[State]) -> list[QueueCounts]:
     """Return one row per queue and type that has jobs, ordered by both."""
     rows: list[tuple[str, str, str, int]] = []
     for statement in sorted({_COUNT[state] for state in states}):
         rows += tx.run(statement, {"space": tx.space, "now": tx.now, "states": to_json(sorted(states))})
     return tally_counts(row for row in rows if queues is None or row[0] in queues)
-
-
-def count_expired_leases(tx: Transaction, expired_for: int) -> int:
-    """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
-    parameters = {"space": tx.space, "before": tx.now - expired_for, "limit": REAP_LIMIT}
-    return int(tx.run("admin/count_expired_leases", parameters).fetchone()[0])
-
-
-def count_stray_payloads(tx: Transaction) -> int:
-    """Return how many large payloads have no job, at most ``REAP_LIMIT``: no verb leaves one."""
-    return int(tx.run("admin/count_stray_payloads", {"space": tx.space, "limit": REAP_LIMIT}).fetchone()[0])
-
-
-def file_size(tx: Transaction) -> dict[str, int]:
-    """Return the bytes of the file: tables share its pages, and not every SQLite measures them."""
-    total, unused = tx.run("admin/file_size").fetchone()
-    return {"used pages": total - unused, "unused pages": unused}
 
 
 # Changing jobs ----------------------------------------------------------------------------------------------------

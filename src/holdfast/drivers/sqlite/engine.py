@@ -26,6 +26,7 @@ from holdfast.drivers.answers import (
 )
 from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.drivers.engine import Engine
+from holdfast.drivers.packing import to_json
 from holdfast.drivers.sqlite import (
     admin,
     clock_repair,
@@ -99,8 +100,9 @@ class SqliteEngine(Engine):
         return self._write(clock_repair.repair)
 
     def count_stray_payloads(self) -> int:
-        """Return how many large payloads have no job."""
-        return self._read(admin.count_stray_payloads)
+        """Return how many large payloads have no job, at most ``REAP_LIMIT``: no verb leaves one."""
+        parameters = {"space": self.space_name, "limit": r.REAP_LIMIT}
+        return self._read(lambda tx: int(tx.run("admin/count_stray_payloads", parameters).fetchone()[0]))
 
     def open_space(self, name: str) -> SqliteEngine:
         """Return another space of the file."""
@@ -229,7 +231,8 @@ class SqliteEngine(Engine):
 
     def any_open(self, request: r.AnyOpen) -> bool:
         """Whether a job is open."""
-        return self._read(lambda tx: admin.any_open(tx, request.queues, request.types))
+        parameters = {"space": self.space_name, "queues": to_json(request.queues), "types": to_json(request.types)}
+        return self._read(lambda tx: bool(tx.run("admin/any_open", parameters).fetchone()[0]))
 
     def counts(self, request: r.Counts) -> list[QueueCounts]:
         """Count jobs."""
@@ -258,9 +261,11 @@ class SqliteEngine(Engine):
         """Return facts about the file."""
 
         def work(tx: Transaction) -> Diagnosis:
+            expired = {"space": tx.space, "before": tx.now - request.expired_for, "limit": r.REAP_LIMIT}
+            total, unused = tx.run("admin/file_size").fetchone()
             return Diagnosis(
-                expired_leases=admin.count_expired_leases(tx, request.expired_for),
-                table_sizes=admin.file_size(tx),
+                expired_leases=tx.run("admin/count_expired_leases", expired).fetchone()[0],
+                table_sizes={"used pages": total - unused, "unused pages": unused},  # tables share the pages
                 trimmed_rows=tx.ledger_trimmed,
             )
 

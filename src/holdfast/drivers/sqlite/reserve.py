@@ -188,7 +188,8 @@ def lease(
     }
     tx.run("reserve/lease", parameters)
     noted_ids = [row[ID] for _, row in rows if row[NOTED]]
-    checkpoints = _read_checkpoints(tx, noted_ids) if noted_ids else {}
+    noted = {"space": tx.space, "ids": to_json(noted_ids)}
+    checkpoints = dict(tx.run("reserve/checkpoints", noted).fetchall()) if noted_ids else {}
     fences = range(first, first + len(rows))
     reservations: list[Reservation] = []
     unreadable: list[tuple[int, int, UnreadableJob]] = []
@@ -203,10 +204,6 @@ def lease(
     if unreadable:
         bury(tx, unreadable)
     return reservations
-
-
-def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None]:
-    return dict(tx.run("reserve/checkpoints", {"space": tx.space, "ids": to_json(ids)}).fetchall())
 
 
 def time_until_due(tx: Transaction, queues: Sequence[str], after: int | None = None) -> int | None:

@@ -30,7 +30,6 @@ from holdfast.service.schemas.artifacts import (
 from holdfast.service.schemas.fields import instant
 from holdfast.service.system_queues import hide
 from holdfast.service.task_answers import info_of
-from holdfast.settings.serve import ServeSettings
 
 MAX_TASK_ARTIFACTS = 32  # of an attempt
 TASK_BYTES_FACTOR = 4  # an attempt may upload this many times the largest artifact
@@ -41,11 +40,6 @@ DOWNLOAD_HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'", "A
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(\s*;[\x20-\x7e]*)?")
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._ -]")
-
-
-def space_quota(settings: ServeSettings) -> Quota:
-    """Return the most that a space may have."""
-    return Quota(count=MAX_SPACE_ARTIFACTS, total_bytes=settings.artifact_space_bytes)
 
 
 # Workers ----------------------------------------------------------------------------------------------------------
@@ -61,7 +55,7 @@ async def upload(call: Call) -> Reply:
     keeper = await LeaseKeeper.start(call, task_id, headers.lease_token)
     quotas = Quotas(
         task=Quota(count=MAX_TASK_ARTIFACTS, total_bytes=TASK_BYTES_FACTOR * settings.artifact_max_bytes),
-        space=space_quota(settings),
+        space=Quota(count=MAX_SPACE_ARTIFACTS, total_bytes=settings.artifact_space_bytes),
     )
 
     def remove(part: str) -> None:

@@ -11,7 +11,7 @@ from holdfast.model.filters import JobFilter
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.schemas.queues import Requeued, RequeueRequest, SearchQuery, TaskPage
-from holdfast.service.statuses import state_of, status_of
+from holdfast.service.statuses import STATE_OF, status_of
 from holdfast.service.task_answers import task_of
 from holdfast.service.tenants.tenant import Tenant
 
@@ -20,7 +20,7 @@ async def search(call: Call) -> Reply:
     """Return a page of tasks, ordered by id: those of one process in the order of their creation."""
     query: SearchQuery = call.query
     where = JobFilter(
-        states=None if query.status is None else (state_of(query.status),),
+        states=None if query.status is None else (STATE_OF[query.status],),
         queue=query.queue,
         type=query.command,
         domain=query.domain,

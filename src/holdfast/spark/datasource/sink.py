@@ -20,7 +20,6 @@ from holdfast.clock import SystemClock
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, check_new
-from holdfast.model.lease import Enqueued
 from holdfast.spark.datasource.bad_rows import BadRowsFile
 from holdfast.spark.datasource.key_conflicts import job_conflict
 from holdfast.spark.datasource.options import FAIL, SinkOptions
@@ -187,18 +186,13 @@ def _store(
             ]
             part_positions, part = [position for position, _ in accepted], [job for _, job in accepted]
             answers = store.enqueue(part)
-        if _any_existed(answers):
+        if any(answer.existed for answer in answers):  # else a ``JobBatch`` need not build a record for each row
             for position, job, answer in zip(part_positions, part, answers, strict=True):
                 if answer.conflict:
                     errors[position] = job_conflict(store, answer.id, job)
                 counts.existed += answer.existed
                 counts.past += answer.past
         counts.added += sum(not answer.existed for answer in answers)
-
-
-def _any_existed(answers: Sequence[Enqueued]) -> bool:
-    """Whether a job existed. Usually False: then a ``JobBatch`` need not build a record for each of its rows."""
-    return any(answer.existed for answer in answers)
 
 
 def _refusal(job: JobRecord) -> InvalidInput | None:

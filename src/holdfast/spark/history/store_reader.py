@@ -48,7 +48,7 @@ def read_chunks(store: Store, after: str | None, *, size: int = CHUNK_ROWS) -> I
     reader = _LedgerReader(store, after, size)
     yield from reader.read_to_end()
     snapshot = reader.rows_read
-    waiting = _read_waiting(store)
+    waiting = [job for page in _pages(store, _WAITING) for job in page]
     yield from reader.read_to_end()
     yield reader.take_last_chunk(waiting, snapshot)
 
@@ -162,10 +162,6 @@ def _read_ended(store: Store, ids: Sequence[str]) -> list[JobRecord]:
             remaining_ids.popleft()
         size = min(PAGE_ROWS, max(FIRST_PAGE_JOBS // 10, 4 * len(hits)))
     return records
-
-
-def _read_waiting(store: Store) -> list[JobRecord]:
-    return [job for page in _pages(store, _WAITING) for job in page]
 
 
 def _pages(store: Store, where: JobFilter) -> Iterator[list[JobRecord]]:
