@@ -13,16 +13,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 import holdfast
 from holdfast import Context, Fixed, Holdfast, LeaseError, WorkerOptions
-from holdfast.driver import Reservation, Settlement, Store
-from holdfast.drivers.requests import Reserve
+from holdfast.driver import Store
+from holdfast.drivers.requests import Request, Reserve, Settle
 from tests.soak.ordered_checks import EFFECTS, effect_line
+
+A = TypeVar("A")
 
 QUEUE = "soak"
 SLEEP = "sleep"  # a job that sleeps for the seconds in its payload
@@ -52,34 +53,33 @@ class ActionLog:
         os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
 
 
-class LoggedStore:
+class LoggedStore(Store):
     """A store that logs every settlement before and after, and creates the log at the first reserve."""
 
     def __init__(self, store: Store, log: ActionLog) -> None:
-        self._store = store
+        super().__init__(store.engine)
         self._log = log
         self._has_reserved = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def reserve(self, queues: Sequence[str], **fields: Any) -> list[Reservation]:
-        if not self._has_reserved:
+    def do(self, request: Request[A]) -> A:
+        if isinstance(request, Settle):
+            return cast("A", self._settle(request))
+        if isinstance(request, Reserve) and not self._has_reserved:
             self._has_reserved = True
             self._log.write()
-        return self._store.do(Reserve(queues=queues, **fields)).reservations
+        return super().do(request)
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
-        facts = [f"{one.lease.job_id} {one.lease.fence} {one.verb}" for one in settlements]
+    def _settle(self, request: Settle) -> list[LeaseError | None]:
+        facts = [f"{one.lease.job_id} {one.lease.fence} {one.verb}" for one in request.settlements]
         self._log.write(*(f"asked {fact}" for fact in facts))
-        answers = self._store.settle(settlements)
+        answers = super().do(request)
         answered = zip(facts, answers, strict=True)
         self._log.write(*(f"{'taken' if answer is None else 'refused'} {fact}" for fact, answer in answered))
         return answers
 
 
 def make_app(url: str, folder: Path) -> Holdfast:
-    app = Holdfast(driver=LoggedStore(holdfast.connect(url), ActionLog(folder, "settled")))  # type: ignore[arg-type]
+    app = Holdfast(driver=LoggedStore(holdfast.connect(url), ActionLog(folder, "settled")))
     make_handlers(app, folder)
     return app
 

@@ -12,7 +12,9 @@ from pyspark.sql.types import LongType, StringType
 import holdfast
 import holdfast.driver
 from holdfast.clock import MINUTE, SystemClock
-from holdfast.drivers.requests import Extend, Reap
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.requests import Enqueue, Extend, Reap
+from holdfast.drivers.store import Store
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
@@ -28,6 +30,8 @@ from holdfast.spark.execution.row_source import (
 from holdfast.spark.execution.run_columns import InputColumns
 from holdfast.spark.execution.run_spec import STOP, read_stop
 from holdfast.worker.job_source import Demand
+from tests.in_memory import InMemory
+from tests.requests_seen import answer_requests
 
 TEMPLATE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
 COUNT = 3 * SHORT_BATCH_JOBS
@@ -125,36 +129,31 @@ def test_the_source_is_drained_only_when_there_are_no_more_rows(store):
     assert len(ids) > COUNT // 1000
 
 
-def fail(*_, **__):
+def fail(_request, _do):
     raise StoreUnavailable("gone")
 
 
 def test_rows_that_could_not_be_stored_are_stored_later(store, monkeypatch):
     rows = row_source(store)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "enqueue_leased", fail)
+        answer_requests(patch, store, Enqueue, fail)
         with pytest.raises(StoreUnavailable):
             reserve(rows, 1000)
         assert states(store) == (0, 0)
-        store.enqueue([JobRecord(id="waits", type="t", queue="q", payload=b"", created_at=1)])
+        waits = JobRecord(id="waits", type="t", queue="q", payload=b"", created_at=1)
+        Store(store.engine).enqueue([waits])
         assert [each.job.id for each in reserve(rows, 1000)] == [
             "waits"
         ]  # returned, because this worker holds its lease
     assert len(reserve(rows, 1000)) == SHORT_BATCH_JOBS
 
 
-def test_a_driver_without_leased_enqueue_is_supported(store):
-    plain = source_of(_PlainStore(store), RowJobs(batches(*range(COUNT)), TEMPLATE, COLUMNS))
+def test_a_driver_without_leased_enqueue_is_supported():
+    store = InMemory(declined=[Feature.NOTES])
+    plain = source_of(store, RowJobs(batches(*range(COUNT)), TEMPLATE, COLUMNS))
     assert reserve(plain, 1000) == []
     assert states(store) == (SHORT_BATCH_JOBS, 0)
     assert len(reserve(plain, 1000)) == 1000
-
-
-class _PlainStore:
-    """A store without leased enqueue."""
-
-    def __init__(self, store):
-        self.enqueue, self.reserve = store.enqueue, store.reserve
 
 
 def test_a_key_of_two_different_rows_stops_the_run(store):

@@ -15,7 +15,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 import holdfast
 from holdfast.client import Client
 from holdfast.clock import DAY, from_datetime
-from holdfast.drivers.requests import Trim
+from holdfast.drivers.engine import Engine
+from holdfast.drivers.requests import LedgerMarks, ReadTuples, Trim
+from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, LedgerTrimmed
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
@@ -25,6 +27,7 @@ from holdfast.spark import session, sync
 from holdfast.spark.datasource import jobs_table, ledger_table
 from holdfast.spark.datasource.format import HoldfastSource
 from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
+from tests.requests_seen import answer_requests
 
 MINUTE = 60_000_000
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -187,23 +190,17 @@ def schema(arrow):
     return StructType([StructField(name, StringType()) for name in arrow.names])
 
 
-class PlainStore:
-    """A store without LedgerScan."""
-
-    def __init__(self, store):
-        self.ledger, self.ledger_end = store.ledger, store.ledger_end
-
-
-def test_a_store_without_ledger_scan_is_split_in_the_same_way(store, monkeypatch):
+def test_a_store_that_reads_its_ledger_by_pages_is_split_in_the_same_way(store, monkeypatch):
     end_some(store, 50)
+    plain = Store(store.engine)
+    answer_requests(monkeypatch, plain, LedgerMarks, lambda request, _: Engine.ledger_marks(store.engine, request))
+    answer_requests(monkeypatch, plain, ReadTuples, lambda request, _: Engine.read_tuples(store.engine, request))
     monkeypatch.setattr(ledger_table, "SPLIT_ROWS", 7)
-    assert ledger_table.split_points(PlainStore(store), None) == ledger_table.split_points(store, None)
-    assert ledger_table.split_points(PlainStore(store), None, most=10) == ledger_table.split_points(
-        store, None, most=10
-    )
+    assert ledger_table.split_points(plain, None) == ledger_table.split_points(store, None)
+    assert ledger_table.split_points(plain, None, most=10) == ledger_table.split_points(store, None, most=10)
     part = ledger_table.LedgerRange(after=store.ledger(None, 10).cursor, rows=20)
-    assert list(ledger_table.read(PlainStore(store), part)) == list(ledger_table.read(store, part))
-    assert ledger_table.ledger_start(PlainStore(store)) == ledger_table.ledger_start(store)
+    assert list(ledger_table.read(plain, part)) == list(ledger_table.read(store, part))
+    assert ledger_table.ledger_start(plain) == ledger_table.ledger_start(store)
 
 
 def test_reading_trimmed_rows_raises(url):

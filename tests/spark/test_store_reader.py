@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.clock import MINUTE
 from holdfast.drivers.answers import Page
+from holdfast.drivers.requests import Requeue
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail
@@ -64,7 +65,7 @@ class RequeueingDriver(InMemory):
     def get(self, job_id: str) -> JobRecord | None:
         if self.moves:
             self.moves -= 1
-            assert self.requeue([job_id]) == [True]
+            assert self.do(Requeue(job_ids=[job_id])) == [True]
             self.settle([Ack(held.lease) for held in self.reserve(["q"], limit=1, lease_for=MINUTE)])
         return super().get(job_id)
 
