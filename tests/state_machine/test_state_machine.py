@@ -74,4 +74,4 @@ def test_a_faulty_driver_is_caught_by_the_state_machine(driver):
 @pytest.mark.parametrize("driver", CAUGHT_BY_CALLS_OF_DOMAINS, ids=lambda driver: driver.__name__)
 def test_a_faulty_driver_is_caught_by_the_state_machine_of_domains(driver):
     with pytest.raises(AssertionError):
-        run_state_machine(lambda: open_faulty(driver), domains=True, max_examples=60, steps=50, shrink=False)
+        run_state_machine(lambda: open_faulty(driver), domains=True, max_examples=600, steps=50, shrink=False)
