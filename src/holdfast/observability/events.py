@@ -46,7 +46,9 @@ FIELDS = {
     "signed_by": "the id of the signing key",
     "run": "the number of an attempt inside this worker",
     "kind": "the message of the child",
-    "count": "settlements that were not answered, or fires that were missed",
+    "count": "jobs that succeeded, settlements that were not answered, or fires that were missed",
+    "median": "seconds that half of the handlers took at most",
+    "longest": "seconds that the slowest handler took",
     "or_more": "true if only so many fires were counted",
     "schedule": "the name of the schedule",
     "fire": "the instant of the fire, in UTC",
@@ -102,6 +104,17 @@ def _event(name: str, level: int, says: str, *fields: str) -> Event:
 
 JOB_RESERVED = _job_event("job.reserved", logging.DEBUG, "the handler is about to run")
 JOB_DONE = _job_event("job.done", logging.INFO, "the handler succeeded, and the ack is stored", "duration")
+JOBS_DONE = _event(
+    "jobs.done",
+    logging.INFO,
+    "so many more jobs of this type succeeded in the last second: while there are more than 50 a second, they have no "
+    "lines of their own. The level `debug` shows each",
+    "type",
+    "count",
+    "median",
+    "longest",
+    "worker",
+)
 JOB_SKIPPED = _job_event(
     "job.skipped",
     logging.INFO,
@@ -645,6 +658,7 @@ _SCHEDULES = (
 EVENTS = (
     JOB_RESERVED,
     JOB_DONE,
+    JOBS_DONE,
     JOB_SKIPPED,
     JOB_RETRIED,
     JOB_DEAD,

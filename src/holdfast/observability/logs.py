@@ -17,6 +17,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.model.transition import NOT_BEGUN
 from holdfast.observability import events
 from holdfast.observability.events import Event
+from holdfast.observability.success_log import SuccessLog
 from holdfast.worker.decide import SKIPPED
 from holdfast.worker.event_log import log, log_event
 from holdfast.worker.expired_leases import ExpiredLease
@@ -48,6 +49,7 @@ class LogObserver(WorkerObserver):
         self._worker = ""
         self._observed: ObservedWorker | None = None
         self._outages: dict[str, _Outage] = {}  # by verb
+        self._successes = SuccessLog()
 
     # The worker -------------------------------------------------------------------------------------------------
 
@@ -82,6 +84,7 @@ class LogObserver(WorkerObserver):
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:  # noqa: ARG002 - known since ``started``
         """Log ``worker.stopped``, with the number of attempts of each status."""
+        self._log_summaries(at_once=True)
         self._log(events.WORKER_STOPPED, statuses=dict(statuses))
 
     def child_exited(self, child: ExitedChild) -> None:
@@ -93,6 +96,10 @@ class LogObserver(WorkerObserver):
 
     # Jobs -------------------------------------------------------------------------------------------------------
 
+    def looped(self, *, full: bool) -> None:  # noqa: ARG002 - whether the worker is busy or not
+        """Log ``jobs.done`` once a second while many jobs succeed."""
+        self._log_summaries()
+
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:  # noqa: ARG002 - not logged
         """Log ``job.reserved`` for each job, and the end of an outage of ``reserve``."""
         self._end_outage("reserve")
@@ -101,9 +108,9 @@ class LogObserver(WorkerObserver):
                 self._log_job(events.JOB_RESERVED, reservation)
 
     def settled(self, settled: Sequence[Settled]) -> None:
-        """Log each ended attempt by its status.
+        """Log each ended attempt by its status; of many successes in a second one record per type, see ``success_log``.
 
-        With the level ``warning`` a batch of acks costs one look at each status.
+        The level ``debug`` shows each. With the level ``warning`` a batch of acks costs one look at each status.
         """
         if self._outages and not isinstance(settled[0].refused, StoreError):
             self._end_outage("settle")
@@ -111,6 +118,18 @@ class LogObserver(WorkerObserver):
         for one in settled:
             if (one.status != "acked" or logs_done or one.settlement.detail) and one.status in self._statuses:
                 self._log_settled(one)
+        self._log_summaries()
+
+    def _log_summaries(self, *, at_once: bool = False) -> None:
+        summaries = self._successes.take(at_once=at_once)
+        for summary in [] if log.isEnabledFor(logging.DEBUG) else summaries:
+            self._log(
+                events.JOBS_DONE,
+                type=summary.type,
+                count=summary.jobs,
+                median=_rounded(summary.median),
+                longest=_rounded(summary.longest),
+            )
 
     def _log_settled(self, one: Settled) -> None:
         run, settlement, refused, status = one
@@ -124,7 +143,8 @@ class LogObserver(WorkerObserver):
             case Ack() if status == "skipped":
                 self._log_job(event, run.reservation, reason=settlement.detail.removeprefix(SKIPPED))
             case Ack():
-                self._log_job(event, run.reservation, duration=run.seconds)
+                if self._successes.add(job.type, run.seconds or 0.0) or log.isEnabledFor(logging.DEBUG):
+                    self._log_job(event, run.reservation, duration=run.seconds)
                 if settlement.detail:
                     self._log_job(events.RESULT_NOT_STORED, run.reservation, reason=settlement.detail)
             case Retry():
