@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.comparison import Comparison
-from holdfast import CronRunner, Holdfast, Schedule
+from holdfast import Holdfast
+from holdfast.cron import CronRunner, Schedule
 from holdfast.testing.servers.postgres import PostgresServer
 
 FEW, MANY = 100, 10_000

@@ -21,9 +21,10 @@ from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.holdfast_process import LastAck
 from benchmarks.jobs import FILL_BATCH, QUEUE, TYPE, fill, make_records
 from benchmarks.processes import run_timed
-from holdfast import Fixed, Holdfast, Worker, WorkerOptions, connect
+from holdfast import Holdfast, Worker, WorkerOptions, connect
 from holdfast.driver import Gaps, JobRecord, QueueSettings, Store
 from holdfast.drivers.requests import Configure
+from holdfast.retry import Fixed
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 1_000_000

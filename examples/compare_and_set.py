@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 
-from holdfast import Client, JobRequest, LeaseError, State, connect
+from holdfast import Client, JobRequest, State, connect
 from holdfast.driver import MINUTE, SECOND, Change, Store, ack
 from holdfast.drivers.requests import Read, Write
+from holdfast.errors import LeaseError
 
 
 def acquire(store: Store, name: str, owner: str) -> int | None:

@@ -30,7 +30,8 @@ try:
 except ImportError as missing:
     sys.exit(f"The demo needs {missing.name}, which is not installed; `python3 run demo` installs it.")
 
-from holdfast import Context, Fixed, Holdfast, Unrecoverable, WorkerOptions
+from holdfast import Context, Holdfast, Unrecoverable, WorkerOptions
+from holdfast.retry import Fixed
 from holdfast.spark import Progress
 from holdfast.spark.history.certificate import CHECKS
 

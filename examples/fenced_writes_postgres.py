@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import psycopg
 
-from holdfast import Client, JobRequest, LeaseError, connect
+from holdfast import Client, JobRequest, connect
 from holdfast.driver import MILLISECOND, SECOND, Reservation, Store, ack
+from holdfast.errors import LeaseError
 from holdfast.fencing import StaleFence, require_written
 from holdfast.testing.servers.postgres import PostgresServer
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast import Context, Fixed, Holdfast
+from holdfast import Context, Holdfast
+from holdfast.retry import Fixed
 from holdfast.spark import run_queue, session
 
 with TemporaryDirectory() as folder:

@@ -22,6 +22,7 @@ from holdfast.drivers.answers import (
     Reserved,
     SpaceRemoval,
     Stored,
+    TableHealth,
     Trimmed,
 )
 from holdfast.drivers.capabilities import FACTS, FIELDS, GROUPS, Capabilities, Durability, Feature
@@ -123,6 +124,7 @@ __all__ = [
     "Store",
     "Stored",
     "SystemClock",
+    "TableHealth",
     "Transition",
     "Trimmed",
     "ack",

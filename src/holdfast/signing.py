@@ -12,6 +12,8 @@ from holdfast.key_file import KeyFile
 from holdfast.settings import Settings, SigningMode
 from holdfast.wire.signing import KeyRing, KeySource, Signer, SigningKey
 
+__all__ = ["Signer", "open_signer"]
+
 
 def open_signer(
     settings: Settings | None = None, *, space: str = "main", at_least: SigningMode = SigningMode.OFF

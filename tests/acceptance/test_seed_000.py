@@ -14,11 +14,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Client, Fixed, JobRequest, NoDelay, Unrecoverable, Worker
+from holdfast import Client, JobRequest, Unrecoverable, Worker
 from holdfast.clock import HOUR, SECOND, to_datetime
 from holdfast.driver import Ack, Fail, Lease, Retry, State
 from holdfast.drivers.requests import Inspect, Reap
 from holdfast.errors import InvalidInput, JobNotInflight, LeaseExpired, LeaseMismatch
+from holdfast.retry import Fixed, NoDelay
 from holdfast.testing.drivers.harness import LEASE, START
 from tests.harnesses import SHARED_STORES
 from tests.waiting import wait_until

@@ -21,14 +21,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from holdfast import CronRunner, FireStatus, Fixed, Holdfast, JobBuilder, JobRequest, NoDelay, QueueSettings, connect
+from holdfast import Holdfast, JobBuilder, JobRequest, QueueSettings, connect
 from holdfast import settings as all_settings
 from holdfast.clock import HOUR
+from holdfast.cron import CronRunner, FireStatus
 from holdfast.driver import Ack, JobFilter, Retry, State, from_envelope, to_envelope
 from holdfast.drivers.requests import Cancel, Configure, Inspect, Purge, Reap
 from holdfast.errors import ConnectError, InvalidInput, LeaseMismatch
 from holdfast.handlers import Event, ShellCommand, UrlRequest
 from holdfast.observability import InMemoryMetrics
+from holdfast.retry import Fixed, NoDelay
 from tests.harnesses import SHARED_STORES
 from tests.net.loopback import ALLOWED, answer, serving
 from tests.waiting import wait_until

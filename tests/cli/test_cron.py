@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import holdfast
-from holdfast import Holdfast, Schedule
+from holdfast import Holdfast
 from holdfast.clock import HOUR, ManualClock, SystemClock
+from holdfast.cron import Schedule
 from tests.waiting import wait_until
 
 MODULE = """

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast import Schedule
 from holdfast.app import Holdfast
+from holdfast.cron import Schedule
 from holdfast.errors import LeaseExpired
 from holdfast.service.problems import problem_of
 from holdfast.service.routes import OPERATIONS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast import Schedule, connect
+from holdfast import connect
 from holdfast.app import Holdfast
 from holdfast.clock import ManualClock
+from holdfast.cron import Schedule
 from holdfast.driver import DAY, SECOND, Ack, Fail, JobRecord
 from holdfast.service.routes import cleanup
 from holdfast.service.schemas.operators import CleanupRequest

@@ -15,10 +15,11 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from holdfast import Context, Fixed, Holdfast
+from holdfast import Context, Holdfast
 from holdfast.clock import SECOND
 from holdfast.driver import Gaps, QueueSettings, Store
 from holdfast.drivers.requests import Configure, Scan
+from holdfast.retry import Fixed
 from holdfast.spark import run_queue, session
 from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SlotStatus
 from holdfast.testing.servers.postgres import PostgresServer

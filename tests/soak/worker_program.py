@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import holdfast
-from holdfast import Context, Fixed, Holdfast, LeaseError, WorkerOptions
+from holdfast import Context, Holdfast, WorkerOptions
 from holdfast.driver import Store
 from holdfast.drivers.requests import Request, Reserve, Settle
+from holdfast.errors import LeaseError
+from holdfast.retry import Fixed
 from tests.soak.ordered_checks import EFFECTS, effect_line
 
 A = TypeVar("A")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark import cloudpickle
 
-from holdfast import Schedule
+from holdfast.cron import Schedule
 from holdfast.errors import InvalidInput
 from holdfast.spark import backfill_frame, run
 from tests.spark.conftest import OPTIONS

@@ -8,6 +8,7 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
+from holdfast.driver import Gaps
 from holdfast.drivers.requests import Configure, Inspect
 from holdfast.errors import CallerClockRefused, StoreClosed
 from holdfast.model.settlement import Ack, Retry
@@ -105,7 +106,7 @@ def test_repair_clock_moves_the_gap_of_a_domain_to_the_right_time(path, job):
     """It would else be passed a year late."""
     clock = ManualClock(NOW + YEAR)
     store = holdfast.connect(f"sqlite:///{path}", clock=clock)
-    store.do(Configure(queue="q", settings=holdfast.QueueSettings(gaps=holdfast.Gaps.WAIT, gap_pass_after=10 * SECOND)))
+    store.do(Configure(queue="q", settings=holdfast.QueueSettings(gaps=Gaps.WAIT, gap_pass_after=10 * SECOND)))
     store.enqueue([job(id="behind", domain="d", offset=1)])
     assert store.reserve(["q"], limit=1, lease_for=HOUR) == []
     clock.advance(-YEAR)

@@ -15,29 +15,16 @@ from holdfast import (
     Client,
     Codec,
     Context,
-    CronExpression,
-    Custom,
     Enqueued,
-    ExecutionResult,
-    Exponential,
-    Fixed,
     Holdfast,
     HoldfastError,
-    InvalidInput,
-    Jitter,
     Job,
     JobBuilder,
     JobDefinition,
     JobRequest,
-    LeaseError,
     Limits,
-    Linear,
-    NoDelay,
-    OnExhausted,
     QueueSettings,
     Retry,
-    RetryPolicy,
-    Schedule,
     Snooze,
     State,
     Unrecoverable,
@@ -47,10 +34,12 @@ from holdfast import (
     connect,
     register_codec,
 )
-from holdfast.driver import Ack, JobRecord, Lease, Reservation, Store, ack
+from holdfast.cron import CronExpression, Schedule
+from holdfast.driver import Ack, JobRecord, Lease, OnExhausted, Reservation, Store, ack
 from holdfast.driver import Retry as RetrySettlement
 from holdfast.drivers.requests import Configure
-from holdfast.handlers import Command, Event, ShellCommand, ShellResult, UrlRequest, UrlResult
+from holdfast.errors import InvalidInput, LeaseError
+from holdfast.handlers import Command, Event, ExecutionResult, ShellCommand, ShellResult, UrlRequest, UrlResult
 from holdfast.observability import Health, InMemoryMetrics, Metrics
 from holdfast.observability.prometheus import PrometheusMetrics
 from holdfast.ordering import (
@@ -62,6 +51,7 @@ from holdfast.ordering import (
     NextHint,
     WorkLease,
 )
+from holdfast.retry import Custom, Exponential, Fixed, Jitter, Linear, NoDelay, RetryPolicy
 
 assert_type(__version__, str)
 

@@ -11,26 +11,40 @@ import sys
 import pytest
 
 import holdfast
+import holdfast.cron
 import holdfast.driver
 import holdfast.fencing
+import holdfast.handlers
 import holdfast.ordering
+import holdfast.retry
+import holdfast.signing
+import holdfast.testing
+
+PACKAGES = [
+    holdfast,
+    *(holdfast.cron, holdfast.driver, holdfast.fencing, holdfast.handlers, holdfast.ordering),
+    *(holdfast.retry, holdfast.signing, holdfast.testing),
+]
 
 
-@pytest.mark.parametrize("package", [holdfast, holdfast.driver, holdfast.fencing, holdfast.ordering])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_exists_and_is_documented(package):
     for name in package.__all__:
         value = getattr(package, name)
         assert isinstance(value, int | str | tuple) or value.__doc__
 
 
-def test_the_names_for_type_checkers_are_the_names_at_run_time():
-    tree = ast.parse(inspect.getsource(holdfast))
+@pytest.mark.parametrize(
+    ("package", "others"), [(holdfast, {"connect", "__version__"}), (holdfast.cron, set()), (holdfast.testing, set())]
+)
+def test_the_names_for_type_checkers_are_the_names_at_run_time(package, others):
+    tree = ast.parse(inspect.getsource(package))
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
     declared = {
         alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert declared == holdfast._MODULE_OF
-    assert {*declared, "connect", "__version__"} == set(holdfast.__all__)
+    assert declared == {name: module for module, names in package._MODULES.items() for name in names}
+    assert {*declared, *others} == set(package.__all__)
 
 
 def test_a_traceback_shows_a_public_error_by_the_module_that_users_import_it_from():

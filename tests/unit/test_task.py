@@ -11,12 +11,13 @@ from typing import get_type_hints
 
 import pytest
 
-from holdfast import Client, Fixed, Holdfast, JobRequest, connect
+from holdfast import Client, Holdfast, JobRequest, connect
 from holdfast.app import HandlerKeywords
 from holdfast.client import EnqueueKeywords, EnqueueManyKeywords
 from holdfast.clock import MINUTE, SECOND
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.request import RequestKeywords
+from holdfast.retry import Fixed
 
 OPTIONS = {
     "queue": "urgent",

@@ -14,6 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import ManualClock
+from holdfast.retry import NoDelay
 from holdfast.testing.inline import Inline
 from holdfast.worker.resources import Resources
 from tests.worker.conftest import ended
@@ -293,7 +294,7 @@ def test_a_resource_that_could_not_be_made_fails_its_attempt_and_is_made_by_the_
             raise ConnectionError("the server is down")
         yield "up"
 
-    @app.handler("use", retry=holdfast.NoDelay())
+    @app.handler("use", retry=NoDelay())
     async def use(_payload, ctx):
         return await ctx.resources.aget("flaky")
 

@@ -8,10 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, InvalidInput, QueueSettings, Retry
+from holdfast import Holdfast, QueueSettings, Retry
 from holdfast.clock import MINUTE, ManualClock
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Configure, Settings
+from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_settings import LimitOrigin
 from tests.in_memory import InMemory

@@ -13,7 +13,8 @@ PROGRAM = """
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-    from holdfast import Fixed, Holdfast, Snooze, Unrecoverable
+    from holdfast import Holdfast, Snooze, Unrecoverable
+    from holdfast.retry import Fixed
     from holdfast.worker.timing import WorkerTiming
 
     url, out, concurrency = sys.argv[1:]

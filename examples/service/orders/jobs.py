@@ -11,7 +11,8 @@ import httpx
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from holdfast import Context, Exponential, Holdfast
+from holdfast import Context, Holdfast
+from holdfast.retry import Exponential
 from orders.messages import Charge, Item, OrderRef, Receipt
 from orders.settings import Settings
 from orders.tables import Order, Payment, Sold, open_engine

@@ -13,8 +13,9 @@ The names are imported on first use, because pytest imports this package in ever
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from holdfast.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from holdfast.clock import ManualClock
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Inline", "ManualClock", "StoredJob"]
 
-_MODULES = {
-    "Inline": "holdfast.testing.inline",
-    "ManualClock": "holdfast.clock",
-    "StoredJob": "holdfast.testing.inline",
-}
+_MODULES = {"holdfast.clock": ("ManualClock",), "holdfast.testing.inline": ("Inline", "StoredJob")}
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _MODULES)

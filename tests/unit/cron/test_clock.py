@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast import Schedule
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
-from holdfast.cron import store_clock
+from holdfast.cron import Schedule, store_clock
 from holdfast.cron.runner import CronRunner
 from holdfast.cron.store import ScheduleStore
 from holdfast.cron.store_clock import StoreClock

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
-from holdfast import Schedule
 from holdfast.clock import MINUTE, SECOND
+from holdfast.cron import Schedule
 from holdfast.cron.entries import (
     DUE_KIND,
     STATE_KIND,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Schedule
 from holdfast.app import Holdfast
+from holdfast.cron import Schedule
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.requests import Scan

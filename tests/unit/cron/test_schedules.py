@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Schedule
+from holdfast.cron import Schedule
 from holdfast.cron.entries import DUE_KIND, STATE_KIND, Source
 from holdfast.cron.reports import FireStatus
 from holdfast.cron.runner import CronRunner

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Schedule
 from holdfast.app import Holdfast
+from holdfast.cron import Schedule
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.requests import Scan, Write

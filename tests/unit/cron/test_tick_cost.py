@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Schedule
 from holdfast.app import Holdfast
 from holdfast.connect import connect
+from holdfast.cron import Schedule
 from holdfast.cron import runner as runners
 from holdfast.cron.runner import CronRunner
 from holdfast.drivers.requests import Scan

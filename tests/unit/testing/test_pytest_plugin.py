@@ -126,7 +126,9 @@ def test_assertions_and_runs_take_what_enqueue_takes(users):
 
         import pydantic
         import pytest
-        from holdfast import Context, Fixed, InvalidInput
+        from holdfast import Context
+        from holdfast.errors import InvalidInput
+        from holdfast.retry import Fixed
         from tasks import Mail, app, send
 
         class Letter(pydantic.BaseModel):
