@@ -29,15 +29,11 @@ MAX_ANSWER_BYTES = 160 << 20
 MAX_RESERVED_BYTES = 64 << 20  # of the payloads of one reserve: more jobs come with the next one
 MAX_WAIT_SECONDS = 20.0  # of one request that waits; a longer wait is several requests
 
+_KINDS = [kind for kind in map(vars(r).get, r.__all__) if isinstance(kind, type) and issubclass(kind, r.Request)]
 VERBS: Mapping[str, type[r.Request[Any]]] = {
     kind.verb: kind
-    for kind in (
-        *(r.Enqueue, r.Reserve, r.Extend, r.Settle, r.Reap, r.Inspect, r.Wait, r.WaitForCancel),
-        *(r.Find, r.AnyOpen, r.Counts, r.Requeue, r.Cancel, r.Purge, r.Trim, r.Diagnose),
-        *(r.Configure, r.Settings, r.Domains, r.Resume, r.ForgetDomain),
-        *(r.Ledger, r.LedgerEnd, r.LedgerTail, r.ReadTuples, r.LedgerMarks),
-        *(r.Read, r.Scan, r.Write, r.Spaces, r.RemoveSpace),
-    )
+    for kind in _KINDS
+    if kind not in (r.Request, r.ReadColumns)  # columns are made from the pages of ``Find``
 }
 
 

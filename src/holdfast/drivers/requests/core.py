@@ -115,6 +115,10 @@ class Enqueue(Request[Stored], frozen=True, kw_only=True):
     lease: LeaseTerms | None = None
     connection: object = None
 
+    def named_queues(self) -> Collection[str]:
+        """Return the queues of the jobs."""
+        return {job.queue for job in representatives(self.jobs)}
+
     def check(self, can: Capabilities) -> None:
         """Check every record before any is stored."""
         self._check_jobs()

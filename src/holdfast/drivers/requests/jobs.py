@@ -39,6 +39,10 @@ class Find(Paged[Page[JobRecord]], frozen=True, kw_only=True):
     after: str | None = None
     newest: bool = False
 
+    def named_queues(self) -> Collection[str]:
+        """Return the queue of the filter."""
+        return [] if self.where.queue is None else [self.where.queue]
+
     def check(self, can: Capabilities) -> None:
         """Check the page."""
         Paged.check(self, can)
@@ -53,6 +57,10 @@ class ReadColumns(Paged[JobColumns], frozen=True, kw_only=True):
     where: JobFilter
     names: Sequence[str]
     after: str | None = None
+
+    def named_queues(self) -> Collection[str]:
+        """Return the queue of the filter."""
+        return [] if self.where.queue is None else [self.where.queue]
 
     def check(self, can: Capabilities) -> None:
         """Check the names and the page."""

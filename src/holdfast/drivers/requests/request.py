@@ -44,6 +44,15 @@ class Request(msgspec.Struct, Generic[A_co], frozen=True, kw_only=True, forbid_u
                 can.require(feature)
             can.require_for(self, self.field_needs)
 
+    def named_queues(self) -> Collection[str]:
+        """Return the queues that the request names: a service looks whether its caller may."""
+        return [
+            name
+            for field in ("queue", "queues")
+            if (named := getattr(self, field, None)) is not None
+            for name in ([named] if isinstance(named, str) else named)
+        ]
+
 
 class OfJobs(Request[A_co], Generic[A_co], frozen=True, kw_only=True):
     """A request about jobs by their ids."""

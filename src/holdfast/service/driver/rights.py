@@ -13,7 +13,6 @@ from holdfast.artifacts.uploads import UPLOAD_KIND
 from holdfast.artifacts.usage import USAGE_KIND
 from holdfast.drivers import requests as r
 from holdfast.model import retention
-from holdfast.model.filters import JobFilter
 from holdfast.model.job_batch import representatives
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
@@ -48,7 +47,7 @@ def check_rights(principal: Principal, space: str | None, request: r.Request[Any
 
 
 def _check_request(principal: Principal, request: r.Request[Any]) -> None:
-    for queue in _queues_of(request):
+    for queue in request.named_queues():
         check_visible(principal, queue)
     for change in _writes_of(request):
         if change.kind in KINDS_OF_ADMINS:
@@ -64,23 +63,6 @@ def _check_request(principal: Principal, request: r.Request[Any]) -> None:
                 raise _forbidden("other times than those of the space need the role admin")
         case _:
             pass
-
-
-def _queues_of(request: r.Request[Any]) -> Iterable[str]:
-    """Return the queues that a request names."""
-    match request:
-        case r.Enqueue(jobs=jobs):
-            return {job.queue for job in representatives(jobs)}
-        case r.Reserve(queues=queues) | r.Wait(queues=queues) | r.AnyOpen(queues=queues):
-            return queues
-        case r.Counts(queues=named) | r.Reap(queues=named):
-            return named or ()
-        case r.Configure(queue=queue) | r.Settings(queue=queue):
-            return [queue]
-        case r.Domains(queue=str(queue)) | r.Find(where=JobFilter(queue=str(queue))):
-            return [queue]
-        case _:
-            return ()
 
 
 def _writes_of(request: r.Request[Any]) -> Iterable[Change]:
