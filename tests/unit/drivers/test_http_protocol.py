@@ -34,11 +34,40 @@ from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 
+VERSION = 3  # of the messages with these checksums
 CHECKSUMS = {
-    1: "ada9f7f94c07ffed",
-    2: "3473a73492ef0205",
-    3: "508c86e4918656a4",
-}  # by PROTOCOL_VERSION; a released version never gets another checksum
+    "any_open": "67095d23",
+    "cancel": "7b427772",
+    "configure": "0e48bf9e",
+    "counts": "4438e49a",
+    "diagnose": "279e248b",
+    "domains": "b6e41d19",
+    "enqueue": "96fcb6d4",
+    "extend": "eef5efa9",
+    "find": "61fcc34a",
+    "forget_domain": "32efdc47",
+    "inspect": "c4c285e7",
+    "ledger": "23518433",
+    "ledger_end": "65165541",
+    "ledger_marks": "33c3f751",
+    "ledger_tail": "7a57c3d0",
+    "purge": "10697540",
+    "read": "62325255",
+    "read_tuples": "a9dc37ea",
+    "reap": "648daab8",
+    "remove_space": "b26e26f6",
+    "requeue": "441aef10",
+    "reserve": "b395e0cc",
+    "resume": "dddbc064",
+    "scan": "da2bbe8c",
+    "settings": "4fe2dc5f",
+    "settle": "486ef9cb",
+    "spaces": "b0a40c74",
+    "trim": "08658840",
+    "wait": "dc3b4609",
+    "wait_for_cancel": "bad878b4",
+    "write": "03eb260f",
+}
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
 ROW = msgspec.structs.astuple(JOB)
@@ -68,20 +97,21 @@ def describe(kind: Any, seen: set[Any]) -> list[str]:
     return parts + [part for name in names for part in describe(hints[name], seen)]
 
 
-def test_a_changed_message_has_another_version():
-    """Two versions that differ in a field would not understand one another, or would lose the field silently."""
+def checksum(verb):
+    """A number for the request, the answer, and every type that they consist of."""
+    kinds = (protocol._message_type(VERBS[verb]), protocol._answer_type(VERBS[verb]))
     seen: set[Any] = set()
-    messages = [(verb, protocol._message_type(kind), protocol._answer_type(kind)) for verb, kind in sorted(VERBS.items())]
-    lines = [f"{verb} {shown(message)} {shown(answer)}" for verb, message, answer in messages]
-    lines += [line for _, *kinds in messages for kind in kinds for line in describe(kind, seen)]
-    checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-    assert CHECKSUMS[PROTOCOL_VERSION] == checksum, "raise PROTOCOL_VERSION, and note its checksum"
+    lines = [shown(kind) for kind in kinds] + [line for kind in kinds for line in describe(kind, seen)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
-def test_every_request_travels_but_one():
-    """``ReadColumns`` is sent as ``Find``: a service leaves out the jobs that the caller must not see."""
-    known = {kind for kind in vars(r).values() if isinstance(kind, type) and issubclass(kind, r.Request)}
-    assert known - set(VERBS.values()) == {r.Request, r.ReadColumns}
+def test_a_changed_message_has_another_version():
+    """Two versions that differ in a field would not understand one another, or would lose the field silently.
+
+    A new verb needs no new version: a service that does not know it says so.
+    """
+    assert PROTOCOL_VERSION == VERSION
+    assert {verb: checksum(verb) for verb in sorted(VERBS)} == CHECKSUMS, "raise PROTOCOL_VERSION, and note these"
 
 
 @pytest.mark.parametrize(
