@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
+from datetime import timedelta
 
 import pytest
 
+from holdfast import Client, JobRequest
 from holdfast.clock import SECOND
 from holdfast.drivers.requests import Inspect, Reap
+from holdfast.retry import Fixed
 from holdfast.service.tenants.handed_out import HandedOutLeases
 from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
@@ -246,6 +249,15 @@ def test_each_nack_of_a_batch_has_its_own_outcome(service, command):
     assert outcomes == ["DELAYED", "CANCELLED", "lease_mismatch", "not_found"]
     assert service.get(f"/v1/tasks/{items[0]['taskId']}").json()["error"] == "busy"
     assert service.post("/v1/tasks/nack/batch", {"tasks": tasks}).json()["tasks"] == answered
+
+
+def test_a_nack_of_a_batch_uses_the_retry_policy_of_its_task(service, command):
+    Client(service.store).enqueue(JobRequest(type=command, payload=1, retry=Fixed(timedelta(minutes=1))))
+    claims = service.post("/v1/tasks/claim", {"commands": [command], "limit": 1}).json()["claims"]
+    nacks = [{"taskId": one["task"]["id"], "leaseToken": one["leaseToken"]} for one in claims]
+    [item] = service.post("/v1/tasks/nack/batch", {"tasks": nacks}).json()["tasks"]
+    assert item == {"taskId": claims[0]["task"]["id"], "status": "DELAYED", "delaySeconds": 60}
+    assert service.post("/v1/tasks/nack/batch", {"tasks": nacks}).json()["tasks"] == [item]
 
 
 def test_a_task_that_a_batch_names_twice_has_the_first_outcome_twice(service, command):

@@ -28,7 +28,7 @@ def token_of(lease: Lease, lease_for: int) -> str:
 def find_lease(call: Call, task_id: str, token: str) -> NamedLease:
     """Return the lease that a request names."""
     known = call.tenant.handed_out.find(token, task_id, call.principal.subject)
-    return known or NamedLease(lease_of(task_id, token), kept_length(call.service.serve, token), is_known=False)
+    return known or NamedLease(lease_of(task_id, token), kept_length(call.service.serve, token))
 
 
 def lease_of(task_id: str, token: str) -> Lease:

@@ -66,8 +66,7 @@ async def claim(call: Call) -> Reply:
         return Reply(status=204)
     await _check_unsent(call, reservations)
     tokens = [token_of(one.lease, want.lease_for) for one in reservations]
-    leases = [one.lease for one in reservations]
-    call.tenant.handed_out.remember(dict(zip(tokens, leases, strict=True)), want.lease_for, want.worker)
+    call.tenant.handed_out.remember(dict(zip(tokens, reservations, strict=True)), want.lease_for, want.worker)
     now = call.tenant.clock.now()
     claims = [_claim(one, token, now, seconds) for one, token in zip(reservations, tokens, strict=True)]
     return Reply(content=claims[0] if request.limit is None else Claims(claims=claims))
@@ -150,10 +149,10 @@ def _heartbeat(call: Call, task_id: str, request: Heartbeat) -> tuple[Beat, bool
     progress = stored_json(request.progress)
     if progress is not None:
         bounds.check_blob("progress", progress, most=bounds.MAX_NOTE_BYTES)
-    lease, lease_for, is_known = find_lease(call, task_id, request.lease_token)
+    lease, lease_for, job = find_lease(call, task_id, request.lease_token)
     if request.lease_seconds is not None:
         lease_for = round(lease_seconds(call.service.serve, request.lease_seconds) * SECOND)
-    return Beat(lease, lease_for, progress), is_known
+    return Beat(lease, lease_for, progress), job is not None
 
 
 def _extended(kind: type[E], beat: Beat, lease: Lease) -> E:

@@ -5,7 +5,7 @@ A call is repeated safely: the store remembers the last verb and token of a task
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.clock import SECOND
 from holdfast.drivers.answers import Inspection
@@ -36,6 +36,7 @@ from holdfast.service.schemas.workers import (
     SettledTasks,
 )
 from holdfast.service.statuses import OF_STATE, Status
+from holdfast.service.tenants.handed_out import NamedLease
 
 FAILED = "failed by its worker"  # the reason of a dead letter
 NO_ERROR = "the worker gave no error"
@@ -44,10 +45,13 @@ NO_ERROR = "the worker gave no error"
 async def end_attempt(call: Call) -> Reply:
     """End an attempt with its result, or with its failure."""
     request: Completion | Nack = call.body
-    lease, _, is_known = find_lease(call, call.path["task_id"], request.lease_token)
-    before = await read_owned(call, lease.job_id) if _fails(request) or not is_known else None
+    named = find_lease(call, call.path["task_id"], request.lease_token)
+    lease = named.lease
+    before = await read_owned(call, lease.job_id) if _fails(request) or not named.is_known else None
     settlement = _settlement(call, lease, before, request)
-    return Reply(content=await _settle(call, settlement, before, _artifacts(request)))
+    settled = await _settle(call, settlement, before, _artifacts(request))
+    call.tenant.handed_out.forget(request.lease_token)
+    return Reply(content=settled)
 
 
 async def submit_results(call: Call) -> Reply:
@@ -62,14 +66,15 @@ async def nack_tasks(call: Call) -> Reply:
 
 async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNack]) -> list[SettledItem]:
     """End attempts in one call of the store, those with artifacts one by one; each one has its own outcome."""
-    leases = [find_lease(call, one.task_id, one.lease_token) for one in requests]
-    read = {one.task_id for one, found in zip(requests, leases, strict=True) if _fails(one) or not found.is_known}
-    inspected = await call.tenant.inspect(list(read)) if read else {}
+    named = [find_lease(call, one.task_id, one.lease_token) for one in requests]
+    jobs = await _read_jobs(call, named, [_fails(one) for one in requests])
     settlements: dict[int, Settlement] = {}
     outcomes: dict[int, SettledItem] = {}
-    for place, (request, (lease, _, _)) in enumerate(zip(requests, leases, strict=True)):
+    for place, (request, (lease, _, job)) in enumerate(zip(requests, named, strict=True)):
         try:
-            before = check_owner(call, lease.job_id, inspected.get(lease.job_id)) if lease.job_id in read else None
+            before = jobs.get(lease.job_id)
+            if job is None or before is not None:
+                before = check_owner(call, lease.job_id, before)
             settlement = _settlement(call, lease, before, request)
             if artifacts := _artifacts(request):
                 outcomes[place] = await _settle(call, settlement, before, artifacts)
@@ -84,8 +89,29 @@ async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNa
         if refusal is not None:
             outcomes[place] = SettledItem(task_id=task_id, problem=details_of(refusal))
         else:
-            outcomes[place] = settled.setdefault(settlement.lease.token, _settled(settlement, inspected.get(task_id)))
+            call.tenant.handed_out.forget(requests[place].lease_token)
+            outcomes[place] = settled.setdefault(settlement.lease.token, _settled(settlement, jobs.get(task_id)))
     return [outcomes[place] for place in range(len(requests))]
+
+
+async def _read_jobs(call: Call, named: Sequence[NamedLease], fails: Sequence[bool]) -> Mapping[str, Inspection]:
+    """Return the jobs whose owner is not known, or whose failure needs them. Those that were claimed here are known.
+
+    Whether their cancel was requested meanwhile is asked for all of them at once: hardly ever is it so for one.
+    """
+    wanted = {one.lease.job_id for one in named if not one.is_known}
+    failing = {
+        one.job.id: one.job
+        for one, has_failed in zip(named, fails, strict=True)
+        if has_failed and one.job is not None and one.job.id not in wanted
+    }
+    if failing and await call.tenant.is_cancel_requested(list(failing)):
+        wanted.update(failing)
+    found = await call.tenant.inspect(list(wanted)) if wanted else {}
+    known = {
+        job_id: Inspection(job=job, available_at=0, worker=call.principal.subject) for job_id, job in failing.items()
+    }
+    return {**known, **found}
 
 
 def _fails(request: Completion | Nack) -> bool:
@@ -120,8 +146,8 @@ def _settlement(call: Call, lease: Lease, before: Inspection | None, request: Co
 async def abandon(call: Call) -> Reply:
     """Give the task back; the attempt does not count."""
     request: Abandon = call.body
-    lease, _, is_known = find_lease(call, call.path["task_id"], request.lease_token)
-    if not is_known:
+    lease, _, job = find_lease(call, call.path["task_id"], request.lease_token)
+    if job is None:
         await read_owned(call, lease.job_id)
     if (error := await call.tenant.settle(Release(lease, delay=_delay(request.delay_seconds)))) is not None:
         raise refused(error)

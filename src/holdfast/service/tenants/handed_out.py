@@ -6,7 +6,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.model.lease import Lease
+from msgspec.structs import replace
+
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Lease, Reservation
+from holdfast.model.request import META_RETRY
 
 MAX_LEASES = 20_000
 
@@ -16,7 +20,12 @@ class NamedLease(NamedTuple):
 
     lease: Lease
     lease_for: int  # for which the worker has claimed it
-    is_known: bool  # this process has handed it out to the subject of the request, so its owner need not be read
+    job: JobRecord | None = None  # without payload, if this process has handed the lease out to the caller
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this process has handed the lease out to the caller, so that its owner need not be read."""
+        return self.job is not None
 
 
 class HandedOutLeases:
@@ -25,13 +34,20 @@ class HandedOutLeases:
     def __init__(self) -> None:
         self._leases: OrderedDict[str, tuple[NamedLease, str]] = OrderedDict()  # with subjects, by workers' tokens
 
-    def remember(self, leases: Mapping[str, Lease], lease_for: int, subject: str) -> None:
+    def remember(self, reservations: Mapping[str, Reservation], lease_for: int, subject: str) -> None:
         """Remember who has got these leases, by the tokens of the answer."""
-        self._leases.update(
-            (token, (NamedLease(one, lease_for, is_known=True), subject)) for token, one in leases.items()
-        )
+        for token, one in reservations.items():
+            policy = {name: one.job.meta[name] for name in (META_RETRY,) if name in one.job.meta}
+            self._leases[token] = (
+                NamedLease(one.lease, lease_for, replace(one.job, payload=b"", meta=policy)),
+                subject,
+            )
         while len(self._leases) > MAX_LEASES:
             self._leases.popitem(last=False)
+
+    def forget(self, token: str) -> None:
+        """Forget a lease that has ended: what a repeated call is told is read."""
+        self._leases.pop(token, None)
 
     def find(self, token: str, task_id: str, subject: str) -> NamedLease | None:
         """Return the lease of a task that the subject has got with this token. The store says whether it is valid."""

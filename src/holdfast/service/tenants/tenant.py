@@ -15,7 +15,7 @@ from holdfast.artifacts.records import visible_artifacts
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
 from holdfast.drivers.answers import Inspection
-from holdfast.drivers.requests import Cancel, Extend, Inspect, Reserve, distinct
+from holdfast.drivers.requests import Cancel, Extend, Inspect, Reserve, WaitForCancel, distinct
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
 from holdfast.model.isolation import Isolation
@@ -239,6 +239,10 @@ class Tenant:
     async def inspect(self, task_ids: Sequence[str]) -> dict[str, Inspection]:
         """Return jobs without their payloads, with their leases, by id: each once, however often it is named."""
         return await self.calls.settle(self.store.do, Inspect(job_ids=distinct(task_ids), payloads=False))
+
+    async def is_cancel_requested(self, task_ids: Sequence[str]) -> bool:
+        """Whether a cancel was requested for one of these running tasks."""
+        return await self.calls.settle(self.store.do, WaitForCancel(job_ids=task_ids, timeout=0))
 
     async def _inspect_batch(self, task_ids: list[str]) -> list[Inspection | None]:
         found = await self.inspect(task_ids)
