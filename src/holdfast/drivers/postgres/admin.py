@@ -180,7 +180,7 @@ def cancel(database: Database, job_ids: Sequence[str], caller_now: int | None) -
 
 def is_cancel_requested(database: Database, job_ids: Collection[str]) -> bool:
     """Whether a cancel was requested for one of these jobs, and the job is in flight."""
-    [(is_requested,)] = database.query_page("admin/is_cancel_requested", {"ids": list(job_ids)})
+    [(is_requested,)] = database.query("admin/is_cancel_requested", {"ids": list(job_ids)})
     return bool(is_requested)
 
 

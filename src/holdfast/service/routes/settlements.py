@@ -89,7 +89,8 @@ async def _end_attempts(call: Call, requests: Sequence[BatchCompletion | BatchNa
         if refusal is not None:
             outcomes[place] = SettledItem(task_id=task_id, problem=details_of(refusal))
         else:
-            call.tenant.handed_out.forget(requests[place].lease_token)
+            if _fails(requests[place]):
+                call.tenant.handed_out.forget(requests[place].lease_token)
             outcomes[place] = settled.setdefault(settlement.lease.token, _settled(settlement, jobs.get(task_id)))
     return [outcomes[place] for place in range(len(requests))]
 
