@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.service.http.file_limit import OTHER_FILES, fit_connections
+from holdfast.service.http.server import OTHER_FILES, fit_connections
 from tests.service.test_processes import ServeProcess, serve_processes
 from tests.waiting import wait_until
 

@@ -7,7 +7,7 @@ from pyspark.errors import PythonException
 
 from holdfast.errors import SparkTaskFailed
 from holdfast.spark import run, run_queue
-from holdfast.spark.execution.failures import to_failure
+from holdfast.spark.execution.engine import to_failure
 from tests.spark.clusters import PROGRAMS, Program
 from tests.spark.conftest import OPTIONS
 

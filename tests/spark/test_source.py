@@ -26,7 +26,7 @@ from holdfast.model.settlement import Ack, Fail
 from holdfast.spark import session, sync
 from holdfast.spark.datasource import jobs_table, ledger_table
 from holdfast.spark.datasource.format import HoldfastSource
-from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
+from holdfast.spark.datasource.options import FILTER_OPTIONS, parse_job_filter
 from tests.requests_seen import answer_requests
 
 MINUTE = 60_000_000

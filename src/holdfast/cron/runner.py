@@ -23,7 +23,6 @@ from holdfast.cron.ownership import UNREADABLE, Ownership
 from holdfast.cron.reports import Fired, Reports
 from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
-from holdfast.cron.store_clock import StoreClock
 from holdfast.cron.walk import DueSchedule, Walk
 from holdfast.errors import StoreError
 from holdfast.model import bounds
@@ -32,10 +31,35 @@ from holdfast.worker.event_log import log_failure
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
+
+from holdfast.clock import boot_time
+
+REFRESH_SECONDS = 60.0
 MAX_DUE_KEYS = 2_000  # of one round; a tick has as many rounds as it needs
 MAX_FRUITLESS_ROUNDS = 10  # of one tick, while other schedulers are faster
 RETRY_AFTER = MINUTE  # a schedule that could not be enqueued
 DEFER_DELAY = SECOND  # until a schedule whose dependency another scheduler fires is looked at again
+
+
+class StoreClock:
+    """A local clock that never steps, and its distance from the clock of the store: one call a minute.
+
+    The result is at most as much behind the clock of the store as a call takes, and never ahead of it while both run at
+    the same pace: a wrong clock of a host makes nothing fire early.
+    """
+
+    def __init__(self, store: ScheduleStore) -> None:
+        self._store = store
+        self._read_at: float | None = None
+        self._distance = 0
+
+    def now(self) -> int:
+        """Return the present instant of the store, in microseconds."""
+        if self._read_at is None or boot_time() - self._read_at >= REFRESH_SECONDS:
+            at_store = self._store.now()
+            self._read_at = boot_time()
+            self._distance = at_store - int(self._read_at * SECOND)
+        return int(boot_time() * SECOND) + self._distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import random
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 
@@ -18,18 +20,32 @@ from holdfast.net.retry_after import retry_after
 from holdfast.net.urls import parse_pattern
 from holdfast.settings.webhooks import WebhookSettings
 from holdfast.webhooks.delivery import Delivery, read_delivery
-from holdfast.webhooks.signature import ID, SIGNATURE, TIMESTAMP, signed_headers
 from holdfast.wire.codec import JSON
 from holdfast.worker.decide import BAD_PAYLOAD
 from holdfast.worker.outcome import plain_text
 
-# Ten attempts take most of a day: an outage of the receiver over night loses nothing.
+ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+VERSION = "v1"
 BACKOFF = Exponential(timedelta(seconds=5), factor=4, max_delay=timedelta(hours=6), jitter=Jitter.EQUAL)
 REFUSED = "webhook not allowed"  # reasons of dead letters
 GONE = "webhook gone"
 STATUS_GONE = 410  # the receiver wants no more callbacks
 MAX_SHOWN_BODY_CHARACTERS = 200
 USER_AGENT = f"Holdfast/{version('holdfast')}"
+
+
+def signed_headers(secrets: Iterable[bytes], *, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the headers of a delivery; ``timestamp`` is in seconds. Several secrets make several signatures."""
+    content = f"{message_id}.{timestamp}.".encode() + body
+    signatures = [b64encode(hmac.digest(secret, content, "sha256")).decode("ascii") for secret in secrets]
+    return {
+        ID: message_id,
+        TIMESTAMP: str(timestamp),
+        SIGNATURE: " ".join(f"{VERSION},{signature}" for signature in signatures),
+    }
+
+
+# Ten attempts take most of a day: an outage of the receiver over night loses nothing.
 
 
 def delivery_rules(settings: WebhookSettings) -> Rules:

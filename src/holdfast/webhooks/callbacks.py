@@ -10,27 +10,88 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.artifacts.manifest import Manifest
+import msgspec
+
+from holdfast.artifacts.manifest import MANIFEST_KIND, Manifest, read_manifest
 from holdfast.client import batches
-from holdfast.clock import Clock
+from holdfast.clock import SECOND, Clock, to_datetime
 from holdfast.drivers.capabilities import Feature
-from holdfast.drivers.requests import Enqueue
+from holdfast.drivers.requests import Enqueue, Read
 from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed, WriteRefused
 from holdfast.ledger_reader import LedgerReader, find_webhooks, read_jobs
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
-from holdfast.webhooks.callback_artifacts import are_being_named, artifacts_of, read_manifests
-from holdfast.webhooks.callback_body import callback_body
 from holdfast.webhooks.delivery import QUEUE, Delivery, callback_record, message_id
 from holdfast.webhooks.turn import Turn
 from holdfast.wire.signing import Signer, Verdict
+from holdfast.wire.stored_json import stored_value
 from holdfast.worker.event_log import log_event
 
+NAMING_TIME = 2 * SECOND  # after the end of a failed attempt, until its artifacts are named: that is a second step
+MAX_RESULT_BYTES = 4 << 20  # a larger result is left out: the receiver can read it from the service
+STATUSES = {State.DONE: "COMPLETED", State.DEAD: "FAILED", State.CANCELLED: "CANCELLED"}
 NAME = "webhooks"  # of the registered reader
 PAGE_ROWS = 1000
 READ_JOBS = 32  # in one call: their payloads and results are in memory at the same time
 MAX_HELD_BYTES = 4 << 20  # of deliveries, before they are stored
+
+
+def read_manifests(store: Store, job_ids: Sequence[str]) -> dict[str, Manifest]:
+    """Return the manifests of these jobs, by job id; most jobs have none."""
+    if not job_ids:
+        return {}
+    manifests = [read_manifest(entry) for entry in store.do(Read(kind=MANIFEST_KIND, keys=job_ids))]
+    return {job_id: found for job_id, found in zip(job_ids, manifests, strict=True) if found is not None}
+
+
+def artifacts_of(row: LedgerRow, manifest: Manifest | None) -> list[dict[str, object]]:
+    """Return the artifacts of an end."""
+    if manifest is None or row.state is None:
+        return []
+    return [
+        {
+            "name": one.name,
+            "sha256": one.digest,
+            "size": one.size,
+            "contentType": one.content_type,
+            "uploadedAt": to_datetime(one.uploaded_at),
+        }
+        for one in manifest.visible(row.state, row.ended_at)
+    ]
+
+
+def are_being_named(row: LedgerRow, manifest: Manifest | None, now: int) -> bool:
+    """Whether the attempt has failed a moment ago, and which of its uploads are its artifacts may follow."""
+    if manifest is None or row.state is not State.DEAD or row.fence is None or not manifest.uploads_of(row.fence):
+        return False
+    is_named = manifest.completion is not None and manifest.completion.fence == row.fence
+    return not is_named and 0 <= now - row.ended_at < NAMING_TIME
+
+
+def callback_body(row: LedgerRow, job: JobRecord, artifacts: Sequence[object] = ()) -> str:
+    """Return the JSON text. The job may have been requeued since: only its webhook and result are read from it."""
+    assert row.state is not None
+    body: dict[str, object] = {
+        "taskId": row.job_id,
+        "command": row.type,
+        "status": STATUSES[row.state],
+        "result": stored_value(job.result) if row.state is State.DONE else None,
+        "error": _error(row, job),
+        "artifacts": artifacts,
+        "attempts": row.attempt,
+        "completedAt": to_datetime(row.ended_at),
+    }
+    if row.state is State.DONE and job.result is not None and len(job.result) > MAX_RESULT_BYTES:
+        body |= {"result": None, "resultBytes": len(job.result)}
+    return msgspec.json.encode(body).decode()
+
+
+def _error(row: LedgerRow, job: JobRecord) -> str | None:
+    if row.state is State.DONE:
+        return None
+    reason = job.dead_reason if row.state is job.state is State.DEAD else None
+    return row.error or reason or row.detail or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import cast
 
+import msgspec
 from uuid_utils import uuid7
 
 from holdfast.clock import from_datetime, from_timedelta
@@ -18,7 +20,22 @@ from holdfast.model.unique import to_unique_for
 from holdfast.wire.codec import JSON, Codec, encode_payload, is_flat_object
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
-from holdfast.wire.unique_key import with_unique_key
+
+PREFIX = "unique:"  # tells people, and later readers of keys, that nobody chose the key
+DIGEST_BYTES = 16
+
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def with_unique_key(type_: str, payload: bytes, codec: Codec) -> tuple[bytes, str]:
+    """Return the payload to store, and the key. JSON objects that differ in the order of their keys are equal.
+
+    So the stored payload has the keys in order, too: the store compares the payloads of a key byte by byte.
+    """
+    if codec.name == JSON.name:
+        payload = _encode_sorted(msgspec.json.decode(payload))
+    digest = hashlib.blake2b(type_.encode() + b"\0" + payload, digest_size=DIGEST_BYTES)
+    return payload, PREFIX + digest.hexdigest()
 
 
 def to_record(

@@ -8,11 +8,13 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from holdfast import Fixed, Holdfast, JobBuilder, JobDefinition, ScheduleBuilder
+from holdfast import Holdfast, JobBuilder, JobDefinition
 from holdfast import settings as settings_module
+from holdfast.cron import ScheduleBuilder
 from holdfast.cron.schedule import Missed, Schedule
 from holdfast.cron.window import TimeWindow
 from holdfast.errors import InvalidInput
+from holdfast.retry import Fixed
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
-from holdfast.cron import Schedule, store_clock
-from holdfast.cron.runner import CronRunner
+from holdfast.cron import Schedule, runner
+from holdfast.cron.runner import CronRunner, StoreClock
 from holdfast.cron.store import ScheduleStore
-from holdfast.cron.store_clock import StoreClock
 
 SIX = datetime(2027, 5, 3, 6, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -66,7 +65,7 @@ def test_a_fire_in_a_repeated_or_skipped_hour_happens_once(make_app):
 
 def test_the_clock_of_the_store_is_read_once_a_minute(store, monkeypatch):
     seconds = 1000.0
-    monkeypatch.setattr(store_clock, "boot_time", lambda: seconds)
+    monkeypatch.setattr(runner, "boot_time", lambda: seconds)
     reads = 0
 
     class Counted(ScheduleStore):

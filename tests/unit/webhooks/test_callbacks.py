@@ -14,8 +14,7 @@ from holdfast.driver import Ack, Fail, JobRecord, Retry, forget_reader, register
 from holdfast.drivers.requests import Cancel, Enqueue, Inspect, Purge, Requeue, Trim, Write
 from holdfast.errors import StoreUnavailable
 from holdfast.webhooks import callbacks
-from holdfast.webhooks.callback_artifacts import NAMING_TIME
-from holdfast.webhooks.callbacks import CallbackReader
+from holdfast.webhooks.callbacks import NAMING_TIME, CallbackReader
 from holdfast.webhooks.delivery import CALLBACK, QUEUE, read_delivery
 from holdfast.wire.signing import KeyRing, Signer, SigningKey
 

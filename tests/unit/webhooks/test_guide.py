@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.clock import SECOND, wall_clock
 from holdfast.model.webhook_secret import parse_secret
-from holdfast.webhooks.signature import signed_headers
+from holdfast.webhooks.attempt import signed_headers
 from tests.webhook_receiver import OLD_SECRET, SECRET
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "webhooks.md").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ from holdfast.model.secret import Secret
 from holdfast.model.webhook_secret import parse_secret
 from holdfast.settings import read
 from holdfast.settings.webhooks import WebhookSettings
+from holdfast.webhooks.attempt import signed_headers
 from holdfast.webhooks.secrets import CHECK_INTERVAL_SECONDS, WebhookSecrets
-from holdfast.webhooks.signature import signed_headers
 from tests.webhook_receiver import OLD_SECRET, SECRET, Received
 
 

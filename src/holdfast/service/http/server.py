@@ -6,9 +6,11 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import resource
 import socket
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -17,16 +19,33 @@ from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
 from holdfast.service.http.app import App
 from holdfast.service.http.connection import SPARE_CONNECTIONS, limited_connection
-from holdfast.service.http.file_limit import fit_connections
 from holdfast.service.service import Service
 from holdfast.worker.event_log import log_event
 from holdfast.worker.failure_log import Repeats
 
+OTHER_FILES = 320  # of the store, artifacts under way, callbacks and the interpreter
 BACKLOG = 512  # connections that wait to be accepted
 ACCEPTS_PER_TURN = 16  # of the event loop: so many connections may be open for a moment although they are too many
 CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``, if the limit of files allows them
 LINGER_POLL_SECONDS = 0.02
 NO_FILES_SECONDS = 60.0  # between two records of a process that has no free file
+
+
+def fit_connections(wanted: int) -> int:
+    """Return how many of these connections may be open. Raises the soft limit of the process if they do not fit.
+
+    With a very low hard limit, half of the files are for connections.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(ValueError, OSError):  # macOS has a limit that is not the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    return max(soft - OTHER_FILES, soft // 2)
 
 
 class HttpServer:

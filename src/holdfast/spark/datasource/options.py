@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast import settings
-from holdfast.clock import from_timedelta
+from holdfast.clock import from_datetime, from_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration
+from holdfast.model import bounds, duration, instant
 from holdfast.model.filters import JobFilter
+from holdfast.model.job import State
 from holdfast.model.request import DEFAULT_QUEUE
-from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
 from holdfast.spark.datasource.row_keys import key_columns
 
+FILTER_OPTIONS: Final = ("queue", "state", "type", "domain", "name", "key", "reason", "since", "until")
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})  # Spark passes its own options to every source
 STORE_OPTIONS: Final = ("url", "store", "space")
 FAIL: Final = "fail"
-
 SINK_OPTIONS: Final = (
     *STORE_OPTIONS,
     *("type", "queue", "type_column", "queue_column", "payload", "key", "run", "priority", "max_attempts"),
@@ -30,9 +30,48 @@ SINK_OPTIONS: Final = (
 _TABLE_OPTIONS: Final = (*STORE_OPTIONS, "table", "path", "partitions")
 SOURCE_OPTIONS: Final = {"jobs": (*_TABLE_OPTIONS, *FILTER_OPTIONS), "ledger": _TABLE_OPTIONS}  # by table
 STREAM_OPTIONS: Final = (*_TABLE_OPTIONS, "start", "max_rows")
-
 _COLUMN_FIELDS: Final = ("run_at", "domain", "offset", "limit_key", "name", "webhook", "meta")
 _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeout")
+
+
+def parse_job_filter(options: Mapping[str, str]) -> JobFilter:
+    """Return the filter that the options describe; a job must meet all of them. Raises ``InvalidInput``.
+
+    Filters of Spark (``where``) are not pushed to the store: Spark keeps pushed filters in a reader that all queries of
+    a frame share, so one query would get the filters of another (see ADR 0021).
+    """
+    return JobFilter(
+        states=_states(options["state"]) if "state" in options else None,
+        queue=_name(options, "queue"),
+        type=_name(options, "type"),
+        domain=_text(options, "domain"),
+        name=_text(options, "name"),
+        idempotency_key=_text(options, "key"),
+        reason=_text(options, "reason"),
+        created_from=_instant(options, "since"),
+        created_before=_instant(options, "until"),
+    )
+
+
+def _states(text: str) -> tuple[State, ...]:
+    names = [part.strip() for part in text.split(",")]
+    unknown = [name for name in names if name not in set(State)]
+    if unknown:
+        wanted = f"states, separated by commas: {', '.join(State)}"
+        raise InvalidInput("option state", wanted=wanted, got=unknown[0] or "nothing")
+    return tuple(state for state in State if state in names)
+
+
+def _name(options: Mapping[str, str], option: str) -> str | None:
+    return bounds.check_name(f"option {option}", options[option]) if option in options else None
+
+
+def _text(options: Mapping[str, str], option: str) -> str | None:
+    return bounds.check_text(f"option {option}", options[option]) if option in options else None
+
+
+def _instant(options: Mapping[str, str], option: str) -> int | None:
+    return from_datetime(instant.parse(f"option {option}", options[option])) if option in options else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

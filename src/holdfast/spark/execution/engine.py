@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import threading
 from collections import Counter
@@ -11,17 +12,17 @@ from datetime import timedelta
 from functools import partial
 from typing import Generic, TypeVar
 
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from holdfast.app import Holdfast
 from holdfast.clock import monotonic
 from holdfast.drivers.requests import LedgerEnd
 from holdfast.drivers.store import Store
-from holdfast.errors import InvalidInput, StoreError
+from holdfast.errors import InvalidInput, SparkTaskFailed, StoreError
 from holdfast.model import bounds
 from holdfast.spark.compat import cancel, cores, describe, tag
 from holdfast.spark.execution.bar import Bar, choose_bar
-from holdfast.spark.execution.failures import to_failure
 from holdfast.spark.execution.held_rows import hold
 from holdfast.spark.execution.jvm_shutdown import before_shutdown
 from holdfast.spark.execution.ledger_outcomes import has_repeated_slots, outcomes_from_ledger
@@ -34,10 +35,35 @@ from holdfast.spark.session import session
 from holdfast.spark.store_access import check_reach
 from holdfast.worker.options import WorkerOptions
 
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
 T = TypeVar("T")
 PROGRESS_INTERVAL_SECONDS = 0.5
 LAST_ROWS_SECONDS = 15.0  # after drain and grace, for the slots to return their last rows
 CANCEL_SECONDS = 5.0  # for Spark to end a cancelled Spark job
+
+
+def to_failure(error: BaseException) -> BaseException:
+    """Return ``SparkTaskFailed`` for an exception in the Python of a Spark task; every other error unchanged."""
+    if not isinstance(error, PythonException):
+        return error
+    reason = _reason(error)
+    missing = _MISSING_MODULE.search(reason)
+    if missing is not None:
+        reason += (
+            f": executors cannot import {missing[1]}; install it there, or ship it with the setting "
+            "spark.submit.pyFiles or spark.archives"
+        )
+    failure = SparkTaskFailed(reason)
+    failure.__cause__ = error
+    return failure
+
+
+def _reason(error: PySparkException) -> str:
+    """Return the class and the message of the exception: the lines after the last frame of the traceback."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not _SQL_STATE.fullmatch(line)]
+    last_frame = max((number for number, line in enumerate(lines) if line.startswith("  ")), default=-1)
+    return " ".join(line.strip() for line in lines[last_frame + 1 :]) or "a Spark task failed"
 
 
 def run_queue(
