@@ -1,4 +1,4 @@
-"""What do the log and the metrics of a worker cost, with the level ``warning`` and as JSON lines of every event?
+"""What do the log and the metrics of a worker cost, with the level ``warning`` and as JSON lines at ``info``?
 
 Both sides are the same worker in a child process; one has the log observer and a configured log, and maybe the metrics
 for Prometheus, the other has no observers. The ratio is one of processor time, of the worker and its children: other
@@ -25,7 +25,7 @@ def measure(folder: Path) -> Iterator[Comparison]:
     yield _compare(folder, "noop", "warning", "logs at warning, no-op jobs", jobs=NOOP_JOBS, target=0.95)
     yield _compare(folder, "noop", "metrics", "metrics and logs at warning, no-op jobs", jobs=NOOP_JOBS, target=0.95)
     yield _compare(folder, "cpu", "json", "JSON logs at info, jobs of 1 ms", jobs=CPU_JOBS, target=0.90)
-    yield _compare(folder, "noop", "json", "JSON logs at info, no-op jobs", jobs=NOOP_JOBS, target=0.30)
+    yield _compare(folder, "noop", "json", "JSON logs at info, no-op jobs", jobs=NOOP_JOBS, target=0.90)
 
 
 def _compare(folder: Path, kind: str, log: str, name: str, *, jobs: int, target: float) -> Comparison:
@@ -40,7 +40,7 @@ def _compare(folder: Path, kind: str, log: str, name: str, *, jobs: int, target:
     pairs = [(cpu_seconds(log), cpu_seconds("none")) for _ in range(ROUNDS)]
     ours, other = (median(seconds) for seconds in zip(*pairs, strict=True))
     logged = lines.read_bytes().count(b"\n")
-    assert logged >= ROUNDS * jobs if log == "json" else not logged, logged
+    assert (logged > 0) == (log == "json"), logged
     return Comparison(
         question=f"worker with {name} / without, in processor time",
         ratio=other / ours,
