@@ -32,7 +32,7 @@ from holdfast.drivers.capabilities import FACTS, FIELDS, GROUPS, Capabilities
 from holdfast.drivers.http.description import DriverDescription
 from holdfast.drivers.http.protocol import PROTOCOL_VERSION
 from holdfast.drivers.postgres.engine import CAPABILITIES
-from holdfast.observability import events
+from holdfast.log import events
 from holdfast.observability.metric_table import METRICS
 from holdfast.service.problems import Code, Problem
 from holdfast.testing.drivers.conformance import LAWS, Case, cases

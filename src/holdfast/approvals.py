@@ -7,7 +7,6 @@ a job that is changed later is rejected again, and nobody can write an approval 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -16,8 +15,9 @@ from holdfast.clock import DAY
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Read, Write
 from holdfast.drivers.store import Store
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model import bounds
-from holdfast.model.control_characters import quote
 from holdfast.model.job import JobRecord
 from holdfast.model.registry import Change
 from holdfast.wire.identity import split_signature
@@ -25,8 +25,6 @@ from holdfast.wire.signing import Signer, Verdict
 
 KIND = "signature.approved"  # by job id: a signature
 APPROVAL_TTL = 366 * DAY  # a job that waits for longer is rejected again
-
-log = logging.getLogger("holdfast.signing")
 
 
 def approve(store: Store, signer: Signer, jobs: Sequence[JobRecord]) -> list[JobRecord]:
@@ -40,7 +38,10 @@ def approve(store: Store, signer: Signer, jobs: Sequence[JobRecord]) -> list[Job
         part = signed[start : start + bounds.MAX_BATCH_ITEMS]
         store.do(Write(changes=[_change(job) for job in part]))
     for old, new in zip(approved, signed, strict=True):
-        _log(old, new)
+        key_id, reason = split_signature(new.signature)[0], old.dead_reason or ""
+        log_event(
+            events.JOB_SIGNED_AGAIN, job_id=new.id, type=new.type, queue=new.queue, signed_by=key_id, reason=reason
+        )
     return approved
 
 
@@ -57,11 +58,3 @@ def with_approved_signature(store: Store, job: JobRecord) -> JobRecord | None:
 def _change(job: JobRecord) -> Change:
     assert job.signature is not None
     return Change(kind=KIND, key=job.id, value=job.signature.encode(), ttl=APPROVAL_TTL)
-
-
-def _log(old: JobRecord, new: JobRecord) -> None:
-    key_id = split_signature(new.signature)[0]
-    reason = old.dead_reason or ""
-    fields = {"job_id": new.id, "type": new.type, "queue": new.queue, "signed_by": key_id, "reason": reason}
-    text = " ".join(f"{name}={quote(str(value))}" for name, value in fields.items())
-    log.warning("job.signed_again %s", text, extra={"event": "job.signed_again", **fields})

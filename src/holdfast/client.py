@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +18,9 @@ from holdfast.drivers.requests import Cancel, Domains, Enqueue, ForgetDomain, Re
 from holdfast.drivers.store import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, WaitTimeout
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model import bounds
-from holdfast.model.control_characters import quote
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord, State
@@ -35,20 +35,12 @@ from holdfast.wire.guard_entries import MARK_KIND, is_done, mark_key
 from holdfast.wire.records import to_record, to_records
 from holdfast.wire.signing import Signer
 
-log = logging.getLogger("holdfast.domains")
 MAX_BATCH_JOBS = 5_000  # in one transaction
 MAX_BATCH_BYTES = 16 << 20  # of payload in one transaction: a larger one would hold the store's lock for too long
 END = object()  # of an iterable
 MIN_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 0.002, 0.1, 1.5  # between two reads of a job that is waited for
 OnConflict: TypeAlias = Literal["raise", "return"]
 Timeout: TypeAlias = timedelta | float | None  # a float is seconds; None waits without limit
-
-
-def log_domain_action(event: str, queue: str, domain: str, **others: object) -> None:
-    """Log one action. Fields that are None are left out."""
-    fields = {"queue": queue, "domain": domain, **{name: one for name, one in others.items() if one is not None}}
-    text = " ".join(f"{name}={quote(str(value))}" for name, value in fields.items())
-    log.warning("%s %s", event, text, extra={"event": event, **fields})
 
 
 class EnqueueKeywords(RequestKeywords, total=False):
@@ -340,7 +332,7 @@ class Client:
         """
         changed = self.driver.do(Resume(queue=queue, domain=domain, action=action, position=position))
         if changed:
-            log_domain_action("domain.resumed", queue, domain, reason=action.value, position=position)
+            log_event(events.DOMAIN_RESUMED, queue=queue, domain=domain, reason=action.value, position=position)
         return changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
@@ -350,7 +342,7 @@ class Client:
         """
         forgotten = self.driver.do(ForgetDomain(queue=queue, domain=domain))
         if forgotten:
-            log_domain_action("domain.forgotten", queue, domain)
+            log_event(events.DOMAIN_FORGOTTEN, queue=queue, domain=domain)
         return forgotten
 
     def cancel(self, job_id: str) -> State:

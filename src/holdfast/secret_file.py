@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from pathlib import Path
 
 from holdfast.errors import InvalidInput
-from holdfast.model.control_characters import quote
+from holdfast.log import events
+from holdfast.log.records import log_event
 
 MAX_FILE_BYTES = 1 << 20
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-log = logging.getLogger("holdfast.secrets")
 
 
 def read_secret_file(name: str, path: Path, *, owner_only: bool = False) -> bytes:
@@ -47,7 +45,4 @@ def _check_mode(name: str, path: Path, mode: int, *, owner_only: bool) -> None:
     shown = f"{stat.S_IMODE(mode):04o}"
     if owner_only:
         raise InvalidInput(name, wanted="a file that only its owner can use", got=f"mode {shown}; run chmod 600")
-    fields = {"file": str(path), "mode": shown}
-    log.warning(
-        "secrets.exposed file=%s mode=%s", quote(str(path)), shown, extra={"event": "secrets.exposed", **fields}
-    )
+    log_event(events.SECRETS_EXPOSED, file=str(path), mode=shown)

@@ -9,8 +9,8 @@ import time
 
 import holdfast
 from holdfast import Client, Holdfast, JobRequest
+from holdfast.log.records import log
 from holdfast.observability import LogObserver
-from holdfast.worker.event_log import log
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.timing import WorkerTiming
 from holdfast.worker.worker import Worker

@@ -6,10 +6,10 @@ import logging
 import holdfast
 from holdfast import Client, JobRequest
 from holdfast.driver import State
+from holdfast.log.events import WORKER_LOGGER
 from holdfast.service.service import Service
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
-from holdfast.worker import event_log
 from holdfast.worker.timing import MaintenanceTiming
 
 TIMEOUT_SECONDS = 60
@@ -32,7 +32,7 @@ def test_a_tenant_without_a_worker_is_repaired(caplog):
             finally:
                 await service.stop()
 
-        with caplog.at_level(logging.WARNING, event_log.log.name):
+        with caplog.at_level(logging.WARNING, WORKER_LOGGER):
             asyncio.run(serve())
         assert quiet.get(answer.id).state is State.READY
         [expired] = [record for record in caplog.records if record.event == "lease.expired"]
@@ -60,7 +60,7 @@ def test_expired_leases_that_a_claim_ends_are_logged_once(caplog):
         def dead() -> list[tuple[str, str, str]]:
             return [(one.type, one.space, one.reason) for one in caplog.records if one.event == "job.dead"]
 
-        with caplog.at_level(logging.WARNING, event_log.log.name):
+        with caplog.at_level(logging.WARNING, WORKER_LOGGER):
             asyncio.run(serve())
         assert sorted(dead()) == [(space, space, "lease expired") for space in ("main", "tenant")]
         assert len([one for one in caplog.records if one.event == "lease.expired"]) == 2

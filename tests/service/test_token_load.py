@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.log.events import WORKER_LOGGER
 from holdfast.service.auth.issuer_request import MAX_UNCHECKED
 from holdfast.service.timing import ServiceTiming
 from holdfast.settings.serve import AuthMode
-from holdfast.worker import event_log
 from holdfast.worker.timing import MaintenanceTiming
 from tests.service.http_service import RunningService, in_thread, running_service, sqlite_url
 from tests.service.issuer import AUDIENCE, ISSUER, Issuer, claims, issuer, sign
@@ -80,7 +80,7 @@ def test_unknown_tokens_that_wait_keep_no_known_worker_away(tmp_path, identity):
 
 def test_refused_tokens_and_failing_issuers_are_logged_once_and_counted(tmp_path, identity, caplog):
     identity.introspect = answer_known
-    with identified(tmp_path, identity) as running, caplog.at_level(logging.WARNING, event_log.log.name):
+    with identified(tmp_path, identity) as running, caplog.at_level(logging.WARNING, WORKER_LOGGER):
         for number in range(3):
             assert running.get("/v1/tasks/x", token=f"random-{number}").status_code == 401
             assert running.get("/v1/tasks/x").status_code == 401

@@ -15,16 +15,15 @@ import pytest
 from holdfast import Retry, Snooze, Unrecoverable
 from holdfast.drivers.requests import Cancel, Reserve
 from holdfast.errors import LeaseExpired, StoreUnavailable
+from holdfast.log.events import EVENTS, WORKER_LOGGER
 from holdfast.model.fingerprint import MAX_FRAME_CHARACTERS, MAX_FRAMES, failure_frames
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import make_reservation
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
-from holdfast.observability.events import EVENTS
 from holdfast.observability.log_format import JsonFormatter, TerminalFormatter
 from holdfast.observability.logs import LogObserver
-from holdfast.worker import event_log
 from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.outcome import NOT_STARTED
 from holdfast.worker.processes.running import ExitedChild, Run, StopReason
@@ -45,7 +44,7 @@ def logged(caplog):
     """The records of the worker; each is a known event with fields of that event."""
 
     def records(*names: str, job_id: str | None = None) -> list[logging.LogRecord]:
-        own = [record for record in caplog.records if record.name == event_log.log.name]
+        own = [record for record in caplog.records if record.name == WORKER_LOGGER]
         for record in own:
             event = KNOWN[record.event]
             assert fields_of(record).keys() <= set(event.fields), record
@@ -56,7 +55,7 @@ def logged(caplog):
             if record.event in names and (job_id is None or getattr(record, "job_id", None) == job_id)
         ]
 
-    with caplog.at_level(logging.DEBUG, event_log.log.name):
+    with caplog.at_level(logging.DEBUG, WORKER_LOGGER):
         yield records
 
 
@@ -229,7 +228,7 @@ def test_a_recycled_child_is_logged(app, drain, logged):
 
 def test_a_level_that_is_off_makes_no_records(app, drain, caplog):
     app.handler("t", max_attempts=1)(lambda payload: 1 / payload).enqueue_many([1, 0])
-    with caplog.at_level(logging.WARNING, event_log.log.name):
+    with caplog.at_level(logging.WARNING, WORKER_LOGGER):
         drain(lease=LEASE)
     assert [record.event for record in caplog.records] == ["job.dead"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +12,13 @@ from holdfast.cron.expression import find_zone
 from holdfast.cron.fire import FireJob, fire_text
 from holdfast.cron.schedule import Schedule
 from holdfast.errors import StoreError
+from holdfast.log import events
+from holdfast.log.events import Event
+from holdfast.log.records import log_event, log_failure
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, job_labels
 from holdfast.observability.metrics import Metrics
 from holdfast.observability.metrics_group import GuardedMetrics
-from holdfast.worker.event_log import log_event, log_failure
 
 
 class FireStatus(StrEnum):
@@ -66,8 +67,7 @@ class Reports:
         """A fire has its job."""
         late = max(0.0, (now - job.fire) / SECOND)
         log_event(
-            logging.INFO,
-            "schedule.fired",
+            events.SCHEDULE_FIRED,
             schedule=job.schedule.name,
             fire=fire_text(job.fire),
             type=job.schedule.type,
@@ -87,8 +87,7 @@ class Reports:
         """Fires do not happen, because they are too late."""
         reason = f"later than its grace time, and missed={schedule.missed}"
         self._log(
-            logging.WARNING,
-            "schedule.missed",
+            events.SCHEDULE_MISSED,
             schedule,
             count=count,
             or_more=or_more or None,
@@ -99,32 +98,32 @@ class Reports:
 
     def dropped(self, schedule: Schedule, fire: int, reason: str) -> None:
         """A fire that was due does not become a job."""
-        self._log(logging.WARNING, "schedule.dropped", schedule, fire=fire_text(fire), reason=reason)
+        self._log(events.SCHEDULE_DROPPED, schedule, fire=fire_text(fire), reason=reason)
 
     def changed(self, schedule: Schedule, reason: str) -> None:
         """A schedule has another state than a scheduler had left it in."""
-        self._log(logging.WARNING, "schedule.changed", schedule, reason=reason)
+        self._log(events.SCHEDULE_CHANGED, schedule, reason=reason)
 
     def undeclared(self, name: str) -> None:
         """No scheduler that is running declares this schedule: it does not fire."""
-        log_event(logging.WARNING, "schedule.undeclared", schedule=name, scheduler=self._scheduler)
+        log_event(events.SCHEDULE_UNDECLARED, schedule=name, scheduler=self._scheduler)
 
     def store_failed(self, error: StoreError) -> None:
         """The store does not answer, and nothing is fired until it does."""
         reason = f"{type(error).__name__}: {error}"
-        log_event(logging.WARNING, "scheduler.waiting", reason=reason, scheduler=self._scheduler)
+        log_event(events.SCHEDULER_WAITING, reason=reason, scheduler=self._scheduler)
 
     def failed(self, name: str, error: BaseException | str) -> None:
         """A schedule could not be fired; it is tried again."""
         if isinstance(error, str):
-            log_event(logging.ERROR, "schedule.failed", schedule=name, reason=error, scheduler=self._scheduler)
+            log_event(events.SCHEDULE_FAILED, schedule=name, reason=error, scheduler=self._scheduler)
         else:
             reason = f"{type(error).__name__}: {error}"
-            log_failure("schedule.failed", error, schedule=name, reason=reason, scheduler=self._scheduler)
+            log_failure(events.SCHEDULE_FAILED, error, schedule=name, reason=reason, scheduler=self._scheduler)
         self._collect(lambda metrics: metrics.count(table.SCHEDULE_FAILURES.name, 1, {}))
 
-    def _log(self, level: int, event: str, schedule: Schedule, **fields: object) -> None:
-        log_event(level, event, schedule=schedule.name, type=schedule.type, scheduler=self._scheduler, **fields)
+    def _log(self, event: Event, schedule: Schedule, **fields: object) -> None:
+        log_event(event, schedule=schedule.name, type=schedule.type, scheduler=self._scheduler, **fields)
 
     def _collect(self, report: Callable[[Metrics], None]) -> None:
         if self._metrics is not None:

@@ -25,8 +25,9 @@ from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
 from holdfast.cron.walk import DueSchedule, Walk
 from holdfast.errors import StoreError
+from holdfast.log import events
+from holdfast.log.records import log_failure
 from holdfast.model import bounds
-from holdfast.worker.event_log import log_failure
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
@@ -146,7 +147,7 @@ class CronRunner:
                     self._reports.store_failed(error)
                 has_failed = True
             except Exception as error:  # noqa: BLE001 - a scheduler must not end because of one schedule
-                log_failure("scheduler.failed", error, scheduler=self.name)
+                log_failure(events.SCHEDULER_FAILED, error, scheduler=self.name)
             stop.wait(seconds)
 
     # One tick ---------------------------------------------------------------------------------------------------

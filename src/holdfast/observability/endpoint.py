@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import socket
 import socketserver
@@ -23,8 +22,9 @@ from typing import Any, NamedTuple
 
 from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
+from holdfast.log import events
+from holdfast.log.records import log_event, log_failure
 from holdfast.observability.health import Health, Verdict
-from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.observer import WorkerObserver
 
 DEFAULT_HOST = "127.0.0.1"
@@ -118,7 +118,7 @@ class EndpointObserver(WorkerObserver):
         """Begin to answer."""
         del queues
         self._endpoint.start()
-        log_event(logging.INFO, "endpoint.started", worker=worker, url=self._endpoint.url)
+        log_event(events.ENDPOINT_STARTED, worker=worker, url=self._endpoint.url)
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """Stop listening."""
@@ -221,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = route(self.headers.get("Accept", ""))
         except Exception as error:  # noqa: BLE001 - a probe gets an answer, whatever fails
-            log_failure("endpoint.failed", error, path=self.path.partition("?")[0])
+            log_failure(events.ENDPOINT_FAILED, error, path=self.path.partition("?")[0])
             answer = Answer(b"failed; see the log\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(answer)
 

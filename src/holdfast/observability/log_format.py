@@ -11,10 +11,10 @@ from functools import lru_cache
 
 import msgspec
 
+from holdfast.log.records import LONG_FIELDS, field_text, log
 from holdfast.model.control_characters import escape_all, escape_json
 from holdfast.observability.redaction import Redaction
 from holdfast.worker import job_log
-from holdfast.worker.event_log import LONG_FIELDS, field_text, log
 
 EVENT_CHARACTERS = 15  # the width of the events: fields begin in one column
 LEVEL_CHARACTERS = 7

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import LeaseError, StoreError
+from holdfast.log import events
+from holdfast.log.events import Event
+from holdfast.log.records import log, log_event
 from holdfast.model.fingerprint import failure_frames, failure_line
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.model.transition import NOT_BEGUN
-from holdfast.observability import events
-from holdfast.observability.events import Event
 from holdfast.observability.success_log import SuccessLog
 from holdfast.worker.decide import SKIPPED
-from holdfast.worker.event_log import log, log_event
 from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.observer import ObservedWorker, WorkerObserver
 from holdfast.worker.outcome import exit_text
@@ -28,6 +28,18 @@ from holdfast.worker.status import Settled, Status, dead_reason_of
 
 REPEAT_SECONDS = 10.0  # between two records about one outage of the store
 ALL_STATUSES: tuple[Status, ...] = get_args(Status)
+EVENT_OF_STATUS: Mapping[Status, Event] = {
+    "acked": events.JOB_DONE,
+    "skipped": events.JOB_SKIPPED,
+    "retried": events.JOB_RETRIED,
+    "released": events.JOB_RELEASED,
+    "rejected": events.JOB_REJECTED,
+    "dead": events.JOB_DEAD,
+    "cancelled": events.JOB_CANCELLED,
+    "lost": events.JOB_LOST,
+}
+_CHILD_RECYCLED = replace(events.CHILD_REPLACED, level=logging.INFO)
+_NOT_BEGUN = replace(events.LEASE_EXPIRED, level=logging.INFO)  # it has cost the job nothing
 NOT_EXTENDED = "the store did not extend the lease in time"
 
 
@@ -89,10 +101,10 @@ class LogObserver(WorkerObserver):
 
     def child_exited(self, child: ExitedChild) -> None:
         """Log ``child.replaced``, with the reason and the exit code."""
-        level = logging.INFO if child.reason == "recycled" else events.CHILD_REPLACED.level
+        event = _CHILD_RECYCLED if child.reason == "recycled" else events.CHILD_REPLACED
         reason = f"{child.reason}: {child.shortage}" if child.shortage else child.reason
         facts = {"pid": child.pid, "exit": exit_text(child.code), "reason": reason, "jobs": child.finished}
-        log_event(level, events.CHILD_REPLACED.name, **facts, worker=self._worker)
+        log_event(event, **facts, worker=self._worker)
 
     # Jobs -------------------------------------------------------------------------------------------------------
 
@@ -133,7 +145,7 @@ class LogObserver(WorkerObserver):
 
     def _log_settled(self, one: Settled) -> None:
         run, settlement, refused, status = one
-        event = events.EVENT_OF_STATUS[status]
+        event = EVENT_OF_STATUS[status]
         job = run.reservation.job
         if refused is not None:
             reason = f"{type(refused).__name__}: {refused}"
@@ -227,15 +239,14 @@ class LogObserver(WorkerObserver):
     # Records ----------------------------------------------------------------------------------------------------
 
     def _log(self, event: Event, **fields: object) -> None:
-        log_event(event.level, event.name, **fields, worker=self._worker)
+        log_event(event, **fields, worker=self._worker)
 
     def _log_job(
         self, event: Event, reservation: Reservation, *, duration: float | None = None, **fields: object
     ) -> None:
         job = reservation.job
         log_event(
-            event.level,
-            event.name,
+            event,
             type=job.type,
             job_id=job.id,
             queue=job.queue,
@@ -255,11 +266,10 @@ def log_expired(expired: Iterable[ExpiredLease], **fields: object) -> None:
         lease = {"fence": row.fence, **fields}
         if row.ending is Ending.FAILED:  # it could not be read, and nobody has begun it
             error = failure_line(row.error)
-            log_event(events.JOB_DEAD.level, events.JOB_DEAD.name, **job, reason=one.dead_reason, error=error, **lease)
+            log_event(events.JOB_DEAD, **job, reason=one.dead_reason, error=error, **lease)
             continue
         log_event(
-            logging.INFO if row.detail == NOT_BEGUN else events.LEASE_EXPIRED.level,  # it has cost the job nothing
-            events.LEASE_EXPIRED.name,
+            _NOT_BEGUN if row.detail == NOT_BEGUN else events.LEASE_EXPIRED,
             **job,
             duration=None if row.reserved_at is None else _rounded((row.ended_at - row.reserved_at) / SECOND),
             reason=row.detail or None,
@@ -267,9 +277,9 @@ def log_expired(expired: Iterable[ExpiredLease], **fields: object) -> None:
             **lease,
         )
         if row.state is State.DEAD:
-            log_event(events.JOB_DEAD.level, events.JOB_DEAD.name, **job, reason=one.dead_reason, **lease)
+            log_event(events.JOB_DEAD, **job, reason=one.dead_reason, **lease)
         elif row.state is State.CANCELLED:
-            log_event(events.JOB_CANCELLED.level, events.JOB_CANCELLED.name, **job, **lease)
+            log_event(events.JOB_CANCELLED, **job, **lease)
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.clock import monotonic
+from holdfast.log import events
+from holdfast.log.failures import FailureLog
 from holdfast.observability.metrics import Labels, Metrics
-from holdfast.worker.failure_log import FailureLog
 
 
 class GuardedMetrics:
@@ -17,7 +18,7 @@ class GuardedMetrics:
 
     def __init__(self, collector: Metrics, now: Callable[[], float] = monotonic) -> None:
         self._collector = collector
-        self._failures = FailureLog("metrics.failed", now)
+        self._failures = FailureLog(events.METRICS_FAILED, now)
 
     def count(self, name: str, value: float, labels: Labels, /) -> None:
         """Add ``value`` to a counter of the collector; an exception is only logged."""

@@ -23,8 +23,9 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Read, Scan, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
+from holdfast.log import events
+from holdfast.log.records import log_failure
 from holdfast.model.registry import Change, Entry
-from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import ObservedWorker, WorkerObserver
 
 KIND = "worker.presence"  # of the registry; the key is the name of the worker
@@ -195,7 +196,7 @@ class PresenceObserver(WorkerObserver):
         except StoreError:  # the worker reports an outage itself
             pass
         except Exception as error:  # noqa: BLE001 - a bug here must end no worker
-            log_failure("presence.failed", error, worker=worker.name)
+            log_failure(events.PRESENCE_FAILED, error, worker=worker.name)
 
     def _value(self, worker: ObservedWorker) -> bytes:
         types = sorted(worker.catalogue.types)

@@ -18,11 +18,12 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Counts
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
+from holdfast.log import events
+from holdfast.log.failures import FailureLog
 from holdfast.model.job import State
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
-from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
@@ -112,7 +113,7 @@ class StoreGaugesObserver(WorkerObserver):
         self._gauges = gauges
         self._metrics = metrics
         self._on_answer = on_answer
-        self._failures = FailureLog("observer.failed", observer=type(self).__name__)
+        self._failures = FailureLog(events.OBSERVER_FAILED, observer=type(self).__name__)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 

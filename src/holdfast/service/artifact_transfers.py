@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from holdfast.artifacts.blobs import CHUNK_BYTES, BlobStore, BlobWriter
 from holdfast.artifacts.uploads import begin_upload, end_upload
 from holdfast.errors import HoldfastError, StoreError
+from holdfast.log import events
+from holdfast.log.failures import FailureLog
 from holdfast.service.limits import BodyStream
 from holdfast.service.problems import BUSY_SECONDS, OUTAGE_SECONDS, Code, Problem
-from holdfast.worker.failure_log import FailureLog
 
 if TYPE_CHECKING:
     from holdfast.service.operation import Call
@@ -36,7 +37,7 @@ class ArtifactTransfers:
         self.blobs = blobs
         self._executor = ThreadPoolExecutor(TRANSFER_THREADS, thread_name_prefix="holdfast-artifacts")
         self._running: Counter[str] = Counter()  # by space
-        self._full = FailureLog("artifacts.full")
+        self._full = FailureLog(events.ARTIFACTS_FULL)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of the blob store in a thread."""

@@ -6,7 +6,6 @@ and stores nothing twice, a reader that was overtaken stores nothing, and no end
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,13 +19,14 @@ from holdfast.drivers.requests import Enqueue, Read
 from holdfast.drivers.store import Store
 from holdfast.errors import LedgerTrimmed, WriteRefused
 from holdfast.ledger_reader import LedgerReader, find_webhooks, read_jobs
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 from holdfast.webhooks.delivery import QUEUE, Delivery, callback_record, message_id
 from holdfast.webhooks.turn import Turn
 from holdfast.wire.signing import Signer, Verdict
 from holdfast.wire.stored_json import stored_value
-from holdfast.worker.event_log import log_event
 
 NAMING_TIME = 2 * SECOND  # after the end of a failed attempt, until its artifacts are named: that is a second step
 MAX_RESULT_BYTES = 4 << 20  # a larger result is left out: the receiver can read it from the service
@@ -144,7 +144,7 @@ class CallbackReader:
             return self._ledger.read(PAGE_ROWS)
         except LedgerTrimmed:
             reason = "ledger rows were removed before they were read; reading goes on at the oldest row"
-            log_event(logging.ERROR, "webhook.missed", space=self._space, reason=reason)
+            log_event(events.WEBHOOK_MISSED, space=self._space, reason=reason)
             self._ledger.forget()
             return self._ledger.read(PAGE_ROWS)
 
@@ -187,7 +187,7 @@ class CallbackReader:
         if verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._signer.required):
             return True
         reason = f"signature: {verdict.value}"
-        log_event(logging.WARNING, "webhook.rejected", job_id=job.id, type=job.type, reason=reason)
+        log_event(events.WEBHOOK_REJECTED, job_id=job.id, type=job.type, reason=reason)
         return False
 
     def _store_deliveries(self, records: Iterator[JobRecord], cursor: str) -> None:

@@ -7,7 +7,6 @@ other callbacks are given back.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,8 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import AnyOpen, Configure, Reserve, Settings
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError, LeaseError
+from holdfast.log import events
+from holdfast.log.records import log_event, log_failure
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
@@ -31,7 +32,6 @@ from holdfast.webhooks.secrets import WebhookSecrets
 from holdfast.webhooks.senders import SILENT_SECONDS, Senders
 from holdfast.webhooks.shares import Place
 from holdfast.worker.decide import BAD_SIGNATURE
-from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.outcome import BadSignature
 from holdfast.worker.verification import Verification
 
@@ -145,9 +145,9 @@ class Deliveries:
         try:
             return self._deliver(reservation)
         except HoldfastError as error:  # the lease expires, and the delivery is sent again
-            log_event(logging.WARNING, "webhook.unsettled", job_id=job.id, reason=f"{type(error).__name__}: {error}")
+            log_event(events.WEBHOOK_UNSETTLED, job_id=job.id, reason=f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - a bug must not end the thread
-            log_failure("webhook.unsettled", error, job_id=job.id, reason="an unexpected error")
+            log_failure(events.WEBHOOK_UNSETTLED, error, job_id=job.id, reason="an unexpected error")
         finally:
             with self._lock:
                 self._held.pop(job.id, None)
@@ -179,7 +179,7 @@ class Deliveries:
     def _settle(self, settlement: Settlement) -> None:
         [refused] = self._store.settle([settlement])
         if refused is not None:
-            log_event(logging.WARNING, "webhook.unsettled", job_id=settlement.lease.job_id, reason=str(refused))
+            log_event(events.WEBHOOK_UNSETTLED, job_id=settlement.lease.job_id, reason=str(refused))
 
     def _hold_silent_host(self, job: JobRecord, settlement: Settlement, seconds: float) -> Settlement:
         """Leave a host alone that did not answer: no process sends it another callback before this one is due again.
@@ -211,13 +211,13 @@ class Deliveries:
         fields = {"job_id": job.id, "type": job.type, "space": self._space, "attempt": job.attempts}
         match settlement:
             case Ack(detail=""):
-                log_event(logging.DEBUG, "webhook.delivered", **fields)
+                log_event(events.WEBHOOK_DELIVERED, **fields)
             case Ack(detail=reason) | Retry(error=reason):
-                log_event(logging.INFO, "webhook.failed", **fields, reason=reason)
+                log_event(events.WEBHOOK_FAILED, **fields, reason=reason)
             case Fail(reason=reason, error=error):
-                log_event(logging.WARNING, "webhook.dead", **fields, reason=f"{reason}: {error}")
+                log_event(events.WEBHOOK_DEAD, **fields, reason=f"{reason}: {error}")
             case Release(detail=reason):
-                log_event(logging.INFO, "webhook.failed", **fields, reason=reason)
+                log_event(events.WEBHOOK_FAILED, **fields, reason=reason)
 
 
 def _without_large_payload(reservation: Reservation) -> Reservation:

@@ -8,7 +8,6 @@ is a hint, sent once and stored nowhere: if it is lost with its process, the nex
 from __future__ import annotations
 
 import hashlib
-import logging
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,8 @@ from holdfast.clock import SECOND, Clock, monotonic, to_datetime
 from holdfast.drivers.requests import Counts, ReadColumns
 from holdfast.drivers.store import Store
 from holdfast.errors import RequestFailed, RequestRefused
+from holdfast.log import events
+from holdfast.log.records import log_event, log_failure
 from holdfast.model.filters import JobFilter
 from holdfast.model.job import State
 from holdfast.net.guarded import Rules
@@ -31,7 +32,6 @@ from holdfast.webhooks.senders import Senders
 from holdfast.webhooks.shares import Place
 from holdfast.webhooks.subscription import DeliveryMode, Subscription, scan_subscriptions
 from holdfast.webhooks.turn import Turn
-from holdfast.worker.event_log import log_event, log_failure
 
 LOOK_SECONDS = 1.0  # between two looks, or 20 times as long as a look takes
 REST_FACTOR = 20
@@ -250,10 +250,12 @@ class Notifier:
         except (RequestRefused, RequestFailed) as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the thread
-            log_failure("webhook.unnotified", error, space=self._space, subscription=notice.to.id, reason="unexpected")
+            log_failure(
+                events.WEBHOOK_UNNOTIFIED, error, space=self._space, subscription=notice.to.id, reason="unexpected"
+            )
         if reason is not None:
             self._failed[notice.to.id] = monotonic() + FAILED_SECONDS
-            log_event(logging.INFO, "webhook.unnotified", space=self._space, subscription=notice.to.id, reason=reason)
+            log_event(events.WEBHOOK_UNNOTIFIED, space=self._space, subscription=notice.to.id, reason=reason)
         self._sending.discard((notice.to.id, notice.lane))
         return True
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
+from holdfast.log import events
+from holdfast.log.records import log_event, log_failure
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.webhooks.attempt import delivery_rules
@@ -17,7 +18,6 @@ from holdfast.webhooks.deliveries import Deliveries
 from holdfast.webhooks.notifier import Notifier
 from holdfast.webhooks.secrets import WebhookSecrets
 from holdfast.webhooks.senders import Senders
-from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.verification import Verification
 
 POLL_SECONDS = 1.0  # between two looks at a space, while nothing wakes the runner
@@ -177,12 +177,12 @@ class WebhookRunner:
             pause = self._spaces[name].look()
         except HoldfastError as error:
             if name not in self._failed:  # one line per outage
-                log_event(logging.WARNING, "webhook.paused", space=name, reason=f"{type(error).__name__}: {error}")
+                log_event(events.WEBHOOK_PAUSED, space=name, reason=f"{type(error).__name__}: {error}")
             self._failed.add(name)
             return MAX_POLL_SECONDS
         except Exception as error:  # noqa: BLE001 - one unreadable row must not end the deliveries of all spaces
             if name not in self._failed:
-                log_failure("webhook.paused", error, space=name, reason="an unexpected error")
+                log_failure(events.WEBHOOK_PAUSED, error, space=name, reason="an unexpected error")
             self._failed.add(name)
             return MAX_POLL_SECONDS
         self._failed.discard(name)

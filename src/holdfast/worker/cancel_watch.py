@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from holdfast.drivers.requests import WaitForCancel
 from holdfast.drivers.store import Store
 from holdfast.errors import StoreError
+from holdfast.log import events
+from holdfast.log.records import log_failure
 from holdfast.model import bounds
-from holdfast.worker.event_log import log_failure
 from holdfast.worker.heartbeat import Heartbeat
 
 
@@ -63,6 +64,6 @@ class CancelWatch:
         except StoreError:  # the heartbeat reports it, too
             self._stop.wait(self._timing.pause_seconds)
         except Exception as error:  # noqa: BLE001 - a bug must not end this thread
-            log_failure("cancel_watch.failed", error)
+            log_failure(events.CANCEL_WATCH_FAILED, error)
             self._stop.wait(self._timing.pause_seconds)
         return False

@@ -16,7 +16,6 @@ committed with the ack: no job is skipped whose work was not finished.
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Iterable, Sequence
@@ -30,6 +29,8 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Inspect, Read, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError, Unsupported, WriteRefused
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.registry import Change, Entry
@@ -37,7 +38,6 @@ from holdfast.model.request import META_SINGLE_INSTANCE
 from holdfast.model.settlement import Ack, Settlement, add_writes
 from holdfast.wire.guard_entries import LOCK_KIND, MARK_KIND, Holder, lock_key, mark_key, read_holder
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.event_log import log_event
 from holdfast.worker.execution import Executions
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerOptions
@@ -248,7 +248,7 @@ class Guard:
                 claim.version = entry.version
             else:
                 claim.version = None
-                log_event(logging.WARNING, "lock.lost", job_id=run.reservation.job.id, type=run.reservation.job.type)
+                log_event(events.LOCK_LOST, job_id=run.reservation.job.id, type=run.reservation.job.type)
                 lost.append(run)
         return lost
 

@@ -15,9 +15,10 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Extend
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
+from holdfast.log import events
+from holdfast.log.records import log_failure
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Note
-from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.processes.running import LEASE_MARGIN, Run
 
@@ -173,7 +174,7 @@ class Heartbeat:
                 self._observer.store_failed("extend", error)
                 self._repeat_soon()
             except Exception as error:  # noqa: BLE001 - without a heartbeat every lease would be lost: a bug must not end this thread
-                log_failure("heartbeat.failed", error)
+                log_failure(events.HEARTBEAT_FAILED, error)
                 self._repeat_soon()
 
     def _wait_until_due(self) -> float | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Configure, Settings
 from holdfast.drivers.store import Store
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model.limit_proposal import LimitProposal, QueueLimits
 from holdfast.model.queue_order import DEFAULT_ORDER, ORDER_FIELDS, QueueOrder
 from holdfast.model.queue_settings import LIMIT_FIELDS, TYPE_LIMIT_FIELDS
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.event_log import log_event
 
 
 class ProposedLimits:
@@ -57,7 +57,7 @@ def propose_orders(store: Store, orders: Mapping[str, QueueOrder]) -> None:
         if current == DEFAULT_ORDER:
             store.do(Configure(queue=queue, settings=order.as_settings(), only=ORDER_FIELDS))
         elif current != order:
-            log_event(logging.WARNING, "order.differs", queue=queue, settings=asdict(order), store=asdict(current))
+            log_event(events.ORDER_DIFFERS, queue=queue, settings=asdict(order), store=asdict(current))
 
 
 def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
@@ -79,4 +79,4 @@ def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
         if QueueLimits.of(current) != limits:
             facts = {"settings": asdict(limits), "store": asdict(QueueLimits.of(current))}
             reason = f"from the {proposal.origin}"
-            log_event(logging.WARNING, "limits.differ", queue=queue, type=type_, reason=reason, **facts)
+            log_event(events.LIMITS_DIFFER, queue=queue, type=type_, reason=reason, **facts)

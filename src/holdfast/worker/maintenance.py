@@ -6,7 +6,6 @@ have stopped.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +19,11 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Read, Spaces, Trim, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import Unsupported
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
 from holdfast.worker.dead_retention import DeadLetterRetention
-from holdfast.worker.event_log import log_event
 from holdfast.worker.expired_leases import ExpiredLease, take_expired
 from holdfast.worker.stopped_domains import StoppedDomainLog
 from holdfast.worker.timing import MaintenanceTiming
@@ -181,9 +181,7 @@ class Maintenance:
         stored = read_retention(entry)
         self._proposed.add(name)
         if stored is not None and stored != self._wanted:
-            log_event(
-                logging.WARNING, "retention.differs", settings=asdict(self._wanted), store=asdict(stored), space=name
-            )
+            log_event(events.RETENTION_DIFFERS, settings=asdict(self._wanted), store=asdict(stored), space=name)
 
     def _after_about(self, seconds: float) -> float:
         return monotonic() + self._random.uniform(0.5, 1.5) * seconds
@@ -196,4 +194,4 @@ def _logged(task: str, **fields: object) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - also those of a driver that are no StoreError
         reason = f"{type(error).__name__}: {error}"
-        log_event(logging.WARNING, "maintenance.failed", task=task, reason=reason, **fields)
+        log_event(events.MAINTENANCE_FAILED, task=task, reason=reason, **fields)

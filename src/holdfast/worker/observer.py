@@ -7,10 +7,11 @@ from typing import Protocol
 
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
+from holdfast.log import events
+from holdfast.log.failures import FailureLog
 from holdfast.model.lease import Reservation
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.expired_leases import ExpiredLease
-from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import ExitedChild, Run
 from holdfast.worker.status import Settled
@@ -93,7 +94,7 @@ class Observers(WorkerObserver):
 
     def __init__(self, observers: Sequence[WorkerObserver]) -> None:
         self._observers = tuple(observers)
-        self._failures = tuple(FailureLog("observer.failed", observer=type(each).__name__) for each in observers)
+        self._failures = tuple(FailureLog(events.OBSERVER_FAILED, observer=type(each).__name__) for each in observers)
 
     def __bool__(self) -> bool:
         return bool(self._observers)

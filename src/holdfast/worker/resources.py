@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import InvalidInput
-from holdfast.worker.event_log import log_failure
+from holdfast.log import events
+from holdfast.log.records import log_failure
 
 Factory = Callable[[], Any]
 Making = Callable[[], AbstractContextManager[None]]
@@ -203,4 +204,4 @@ def _must_be_awaited(value: object) -> bool:
 
 
 def _log_failure(name: str, error: BaseException) -> None:
-    log_failure("resource.close_failed", error, resource=name, reason=str(error))
+    log_failure(events.RESOURCE_CLOSE_FAILED, error, resource=name, reason=str(error))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 
 from holdfast.errors import InvalidInput
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model.job import JobRecord
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import BuiltInPolicy, RetryPolicy, parse
 from holdfast.worker.catalogue import Handler
-from holdfast.worker.event_log import log_event
 
 CACHED_POLICIES = 256  # parsed texts; a store has few different ones
 
@@ -28,5 +28,5 @@ def _parse(text: str) -> BuiltInPolicy | None:
     try:
         return parse(text)
     except InvalidInput as error:
-        log_event(logging.WARNING, "retry.unreadable", reason=str(error))
+        log_event(events.RETRY_UNREADABLE, reason=str(error))
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,9 +12,10 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Extend, Reap
 from holdfast.drivers.store import Store
 from holdfast.errors import LeaseError, StoreError
+from holdfast.log import events
+from holdfast.log.records import log_event, log_failure
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Retry, Settlement
-from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.lost_fields import delay_of
 from holdfast.worker.observer import WorkerObserver
@@ -175,14 +175,14 @@ class Settler:
         if self._thread.is_alive():
             unsettled, seconds = len(self._waiting) + self._settling, monotonic() - began
             reason = f"no answer of the store in {seconds:.1f} s"
-            log_event(logging.ERROR, "settle.failed", count=unsettled, reason=reason)
+            log_event(events.SETTLE_FAILED, count=unsettled, reason=reason)
 
     def _settle_until_stopped(self) -> None:
         while batch := self._next_batch():
             try:
                 self._settle(batch)
             except Exception as error:  # noqa: BLE001 - the leases of this batch will expire; the later batches are settled
-                log_failure("settle.failed", error, count=len(batch))
+                log_failure(events.SETTLE_FAILED, error, count=len(batch))
             with self._changed:
                 self._settling = 0
                 self.settled_batches += 1
@@ -234,7 +234,7 @@ class Settler:
                 if monotonic() < deadline:
                     threading.Event().wait(RETRY_SECONDS)
                     continue
-                log_event(logging.ERROR, "settle.failed", count=len(batch), reason=str(error))
+                log_event(events.SETTLE_FAILED, count=len(batch), reason=str(error))
                 answers = [error] * len(batch)
             self._is_store_out = False
             self._keep_unreported(settlements, answers)

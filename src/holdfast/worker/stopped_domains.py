@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,10 +9,11 @@ from itertools import islice
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Settings
 from holdfast.drivers.store import Store
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model.domain import DomainInfo, DomainStatus
 from holdfast.model.queue_settings import Gaps, OnExhausted
 from holdfast.worker.blocked_domains import walk_domains
-from holdfast.worker.event_log import log_event
 
 MAX_DOMAINS = 10_000  # that one look reads of each status
 
@@ -64,10 +64,10 @@ class StoppedDomainLog:
                 key = (queue, one.domain, one.halted_by)
                 found.add(key)
                 if key not in self._logged:
-                    log_event(logging.ERROR, "domain.halted", queue=queue, domain=one.domain, job_id=one.halted_by)
+                    log_event(events.DOMAIN_HALTED, queue=queue, domain=one.domain, job_id=one.halted_by)
             for one in stopped.overdue:
                 gap = (queue, one.domain, one.waits_for)
                 found.add(gap)
                 if gap not in self._logged:
-                    log_event(logging.WARNING, "domain.gap", queue=queue, domain=one.domain, offset=one.waits_for)
+                    log_event(events.DOMAIN_GAP, queue=queue, domain=one.domain, offset=one.waits_for)
         self._logged = found

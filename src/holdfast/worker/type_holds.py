@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,13 +17,15 @@ from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.requests import Configure, Scan, Settings, Write
 from holdfast.drivers.store import Store
 from holdfast.errors import HoldfastError
+from holdfast.log import events
+from holdfast.log.events import Event
+from holdfast.log.records import log_event
 from holdfast.model.lease import Reservation
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry, Settlement
 from holdfast.worker.breaker import BreakerAction, BreakerRule, BreakerState, EndedAttempt, after_attempts
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.event_log import log_event
 from holdfast.worker.processes.running import Run
 
 KIND = "breaker"  # one entry for each breaker that is not closed, for people and metrics
@@ -97,7 +98,7 @@ class TypeHolds:
                 is_of_type = (one.job.queue, one.job.type) == key
                 if is_of_type and self._reserved_at(one) >= (state.held_until or 0):
                     watched.half_open_logged = True
-                    self._log(logging.WARNING, "breaker.half_open", key, job_id=one.job.id)
+                    self._log(events.BREAKER_HALF_OPEN, key, job_id=one.job.id)
                     break
 
     def held_after(self, holds: int) -> list[TypeKey]:
@@ -119,7 +120,7 @@ class TypeHolds:
                 for key, attempts in self._attempts(runs, settlements).items():
                     self._count(key, attempts)
         except HoldfastError as error:
-            log_event(logging.WARNING, "breaker.failed", worker=self._worker, reason=f"{type(error).__name__}: {error}")
+            log_event(events.BREAKER_FAILED, worker=self._worker, reason=f"{type(error).__name__}: {error}")
         return self.held_after(before)
 
     def _attempts(self, runs: Sequence[Run], settlements: Sequence[Settlement]) -> Mapping[TypeKey, list[EndedAttempt]]:
@@ -184,14 +185,14 @@ class TypeHolds:
         watched.read_at, watched.half_open_logged = monotonic(), False
         self._add_hold(key)
         reason = f"{failures} failed attempts in a row"
-        self._log(logging.ERROR, "breaker.opened", key, delay=cooldown / SECOND, reason=reason)
+        self._log(events.BREAKER_OPENED, key, delay=cooldown / SECOND, reason=reason)
 
     def _close(self, key: TypeKey, watched: _Watched, held_until: int | None) -> None:
         is_paused_since = self._store.do(Settings(queue=key[0], type=key[1])).held_until != held_until
         self._configure(key, QueueSettings(), ("probing",) if is_paused_since else HOLD_FIELDS)
         self._store.do(Write(changes=[Change(kind=KIND, key=_key_of(*key), value=None)]))
         watched.read_at, watched.half_open_logged = monotonic(), False
-        self._log(logging.WARNING, "breaker.closed", key, reason="a probe succeeded")
+        self._log(events.BREAKER_CLOSED, key, reason="a probe succeeded")
 
     def _pause(self, key: TypeKey, length: int) -> None:
         """Pause a type; a pause or an open breaker that ends later stays."""
@@ -204,7 +205,7 @@ class TypeHolds:
         if held_until is None or held_until < entry.expires_at:
             self._configure(key, QueueSettings(held_until=entry.expires_at), ("held_until",))
             self._add_hold(key)
-            self._log(logging.WARNING, "type.paused", key, delay=length / SECOND)
+            self._log(events.TYPE_PAUSED, key, delay=length / SECOND)
 
     def _write_entry(self, key: TypeKey, cooldown: int, failures: int) -> int:
         """Store the entry of an open breaker; return when its cooldown ends, by the clock of the store."""
@@ -223,8 +224,8 @@ class TypeHolds:
     def _configure(self, key: TypeKey, settings: QueueSettings, only: tuple[str, ...]) -> None:
         self._store.do(Configure(queue=key[0], settings=settings, type=key[1], only=only))
 
-    def _log(self, level: int, event: str, key: TypeKey, **fields: object) -> None:
-        log_event(level, event, queue=key[0], type=key[1], worker=self._worker, **fields)
+    def _log(self, event: Event, key: TypeKey, **fields: object) -> None:
+        log_event(event, queue=key[0], type=key[1], worker=self._worker, **fields)
 
 
 def _key_of(queue: str, type_: str) -> str:

@@ -6,17 +6,17 @@ handler needs, and a process that runs handlers needs no key.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from holdfast.approvals import with_approved_signature
 from holdfast.clock import DAY, SECOND, monotonic
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, StoreError
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model.job import JobRecord
 from holdfast.wire.identity import split_signature
 from holdfast.wire.signing import Signer, Verdict
-from holdfast.worker.event_log import log_event
 from holdfast.worker.outcome import BadSignature, Interrupted, Outcome, Snoozed
 from holdfast.worker.processes.running import Run
 
@@ -85,4 +85,4 @@ class Verification:
             self._paused_until = monotonic() + PAUSE_SECONDS
             if self._rejected_in_a_row == MAX_REJECTED_IN_A_ROW:
                 reason = f"{MAX_REJECTED_IN_A_ROW} bad signatures in a row"
-                log_event(logging.ERROR, "reserve.paused", worker=self._worker, duration=PAUSE_SECONDS, reason=reason)
+                log_event(events.RESERVE_PAUSED, worker=self._worker, duration=PAUSE_SECONDS, reason=reason)

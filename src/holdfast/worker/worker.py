@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import secrets
@@ -19,6 +18,8 @@ from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.store import Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.model.lease import Lease
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.settlement import Settlement
@@ -27,7 +28,6 @@ from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, HandlerKeywords, make_handler
 from holdfast.worker.decide import ack, decide
-from holdfast.worker.event_log import log_event
 from holdfast.worker.guard import Guard
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_jobs import HeldJobs
@@ -317,7 +317,7 @@ class Worker:
         )
         self._observers.started(self.name, self.queues)
         if lost := self.driver.capabilities.lost:
-            log_event(logging.INFO, "store.lacks", worker=self.name, reason=", ".join(sorted(lost)))
+            log_event(events.STORE_LACKS, worker=self.name, reason=", ".join(sorted(lost)))
         try:
             with tuned_interpreter():
                 # In another thread: this one has to handle signals, also while the store does not answer.

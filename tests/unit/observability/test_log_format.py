@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.log import events
+from holdfast.log.events import WORKER_LOGGER
+from holdfast.log.records import log_event
 from holdfast.observability import JobFields, JsonFormatter, TerminalFormatter
 from holdfast.observability.log_format import DIM
 from holdfast.wire.job_message import PayloadMessage
-from holdfast.worker import event_log, job_log
+from holdfast.worker import job_log
 
 FORMATTERS = [JsonFormatter(), TerminalFormatter()]
 
@@ -26,8 +29,8 @@ def make_record(message: str = "hello", *args: object, name: str = "shop", **ext
 
 @pytest.fixture
 def event_record(caplog):
-    with caplog.at_level(logging.INFO, event_log.log.name):
-        event_log.log_event(logging.INFO, "job.done", type="mail.send", job_id="j1", duration=0.25, reason=None)
+    with caplog.at_level(logging.INFO, WORKER_LOGGER):
+        log_event(events.JOB_DONE, type="mail.send", job_id="j1", duration=0.25, reason=None)
     return caplog.records[0]
 
 

@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from holdfast.driver import JobRecord
+from holdfast.log.events import WORKER_LOGGER
 from holdfast.model.lease import make_reservation
 from holdfast.model.settlement import Ack
 from holdfast.observability.logs import LogObserver
 from holdfast.observability.success_log import SHOWN_PER_SECOND, SuccessLog, Summary
-from holdfast.worker import event_log
 from holdfast.worker.processes.running import Run
 from holdfast.worker.status import Settled
 
@@ -76,7 +76,7 @@ def test_the_observer_sums_up_unless_the_level_is_debug(caplog, level, done, sum
     run.seconds = 0.25
     settled = Settled(run, Ack(run.reservation.lease), None, "acked")
     refused_result = Settled(run, Ack(run.reservation.lease, detail="the result is too large"), None, "acked")
-    with caplog.at_level(level, event_log.log.name):
+    with caplog.at_level(level, WORKER_LOGGER):
         observer.settled([settled] * 120)
         observer.settled([refused_result])
         observer.stopped("w", {"acked": 121})

@@ -10,11 +10,12 @@ import click
 
 from holdfast.cli.command import Command
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.observability.endpoint import parse_address
 from holdfast.observability.log_output import configure_logging
 from holdfast.settings import LogFormat, LogLevel
 from holdfast.settings.serve import DEFAULT_BIND, AuthMode
-from holdfast.worker.event_log import log_event
 from holdfast.worker.interpreter import gc_frozen
 
 if TYPE_CHECKING:
@@ -60,15 +61,16 @@ def serve(session: Session, /, **options: str | None) -> None:
         if settings.log is not LogFormat.JSON:
             note = " (no tokens: for this machine only)" if service.authenticator.is_open else ""
             session.output.print_line(f"{http.url}: answers{note}; {http.url}/openapi.json describes the calls")
-        log_event(logging.INFO, "http.started", url=http.url, auth=", ".join(settings.serve.auth))
+        log_event(events.HTTP_STARTED, url=http.url, auth=", ".join(settings.serve.auth))
 
     with gc_frozen():  # else Python scans all modules again and again: 20 to 40 ms in which no request is answered
         http.run(on_listening)
+    if service.calls_are_left:
+        log_event(events.HTTP_UNANSWERED)
+    log_event(events.HTTP_STOPPED)
     if service.calls_are_left:  # their threads would keep the process alive until the store answers
-        log_event(logging.WARNING, "http.stopped", reason="the store has not answered some calls")
         logging.shutdown()
         os._exit(ExitCode.OK)
-    log_event(logging.INFO, "http.stopped")
 
 
 def with_lock_wait(url: str) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 
 from holdfast.errors import HoldfastError
+from holdfast.log import events
+from holdfast.log.failures import Repeats
+from holdfast.log.records import log_event
 from holdfast.net.guarded import Request, Rules, check_ca_file, send
 from holdfast.net.urls import parse_pattern
 from holdfast.service.auth.principal import AuthUnavailable
 from holdfast.wire.codec import JSON
-from holdfast.worker.event_log import log_event
-from holdfast.worker.failure_log import Repeats
 
 TIMEOUT = timedelta(seconds=5)
 THREADS = 4
@@ -57,9 +57,7 @@ class IssuerRequests:
         except AuthUnavailable as error:
             self.works = False
             if (failures := self._failures.add()) is not None:
-                log_event(
-                    logging.WARNING, "http.issuer_failed", setting=self._field, reason=str(error), failures=failures
-                )
+                log_event(events.HTTP_ISSUER_FAILED, setting=self._field, reason=str(error), failures=failures)
             raise
         self.works = True
         return value

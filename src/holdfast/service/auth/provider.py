@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
+from holdfast.log import events
+from holdfast.log.failures import Repeats
+from holdfast.log.records import log_event
 from holdfast.service.auth.issuer_request import LOG_SECONDS, Unchecked
 from holdfast.service.auth.principal import AuthUnavailable, Principal, Scope, TokenRefused
 from holdfast.service.problems import OUTAGE_SECONDS, Code, Problem
 from holdfast.settings.serve import AuthMode
-from holdfast.worker.event_log import log_event
-from holdfast.worker.failure_log import Repeats
 
 MAX_TOKEN_CHARACTERS = 8_192
 MAX_REASONS = 32  # that are logged by themselves: some contain text of the token's header
@@ -96,7 +96,7 @@ class Authenticator:
         if reason not in self._refusals and len(self._refusals) >= MAX_REASONS:
             reason = "other"
         if (refused := self._refusals.setdefault(reason, Repeats(LOG_SECONDS)).add()) is not None:
-            log_event(logging.WARNING, "http.token_refused", reason=reason, refused=refused)
+            log_event(events.HTTP_TOKEN_REFUSED, reason=reason, refused=refused)
         detail = reason if failure is TokenFailure.MISSING else "the token was refused"
         return Problem(Code.UNAUTHENTICATED, detail, headers=CHALLENGE)
 

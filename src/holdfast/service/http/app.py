@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-import logging
 import secrets
 import traceback
 from collections import defaultdict
@@ -25,6 +24,8 @@ from starlette.types import Message, Receive, Scope, Send
 from holdfast.clock import monotonic
 from holdfast.drivers.http.protocol import MAX_CALL_BYTES
 from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.log import events
+from holdfast.log.records import log_event, log_failure
 from holdfast.model import bounds
 from holdfast.service.auth.principal import Principal
 from holdfast.service.http import json_body
@@ -35,7 +36,6 @@ from holdfast.service.operation import Call, ClientConnection, Operation, Reply
 from holdfast.service.problems import BUSY_SECONDS, CONTENT_TYPE, Code, Problem, problem_of
 from holdfast.service.routes import OPERATIONS
 from holdfast.service.service import Service
-from holdfast.worker.event_log import log_event, log_failure
 
 REQUEST_ID = "X-Request-Id"
 JSON_TYPE = "application/json"
@@ -147,7 +147,7 @@ class Endpoint:
             response = _problem_response(problem_of(error), request_id)
         except Exception as error:  # noqa: BLE001 - the client gets an answer without a traceback
             name = "" if operation is None else operation.name
-            log_failure("http.failed", error, operation=name, request_id=request_id)
+            log_failure(events.HTTP_FAILED, error, operation=name, request_id=request_id)
             response = _problem_response(Problem(Code.INTERNAL_ERROR), request_id)
         if operation is not None:
             self._service.metrics.count(operation.name, response.status_code, monotonic() - began)
@@ -254,8 +254,7 @@ class Endpoint:
 
 def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str) -> None:
     log_event(
-        logging.INFO,
-        "http.operator",
+        events.HTTP_OPERATOR,
         operation=operation.name,
         subject=call.principal.subject,
         space=call.principal.space,

@@ -17,11 +17,12 @@ import uvicorn
 
 from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
+from holdfast.log import events
+from holdfast.log.failures import Repeats
+from holdfast.log.records import log_event
 from holdfast.service.http.app import App
 from holdfast.service.http.connection import SPARE_CONNECTIONS, limited_connection
 from holdfast.service.service import Service
-from holdfast.worker.event_log import log_event
-from holdfast.worker.failure_log import Repeats
 
 OTHER_FILES = 320  # of the store, artifacts under way, callbacks and the interpreter
 BACKLOG = 512  # connections that wait to be accepted
@@ -59,7 +60,7 @@ class HttpServer:
         wanted = service.serve.max_requests * CONNECTIONS_PER_REQUEST
         most = fit_connections(wanted + SPARE_CONNECTIONS + ACCEPTS_PER_TURN) - SPARE_CONNECTIONS - ACCEPTS_PER_TURN
         if most < wanted:
-            log_event(logging.WARNING, "http.few_files", connections=most, wanted=wanted)
+            log_event(events.HTTP_FEW_FILES, connections=most, wanted=wanted)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for each bad request would fill the log
         self._server = _Server(
             uvicorn.Config(
@@ -149,7 +150,7 @@ class _Server(uvicorn.Server):
         if not isinstance(error, OSError) or error.errno not in {errno.EMFILE, errno.ENFILE}:
             loop.default_exception_handler(context)
         elif (failures := self._no_files.add()) is not None:
-            log_event(logging.ERROR, "http.no_files", reason=error.strerror, failures=failures)
+            log_event(events.HTTP_NO_FILES, reason=error.strerror, failures=failures)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what waits; then, for a moment, the next request of each open connection; then close the idle ones."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import signal
 import socket
@@ -22,12 +21,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.clock import boot_time, monotonic, wall_clock
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.wire.job_message import JobMessage
 from holdfast.worker import job_log
 from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.context import Context
-from holdfast.worker.event_log import log_event
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Failed, Outcome
@@ -443,7 +443,7 @@ def _end_with_worker() -> None:
 def _end_forked_process(work: RunJob) -> None:
     """End a process that a handler forked, and that left the handler: only the first process may answer."""
     with contextlib.suppress(Exception):
-        log_event(logging.WARNING, "job.forked_process_ended", **job_log.fields_of(work.job), pid=os.getpid())
+        log_event(events.JOB_FORKED_PROCESS_ENDED, **job_log.fields_of(work.job), pid=os.getpid())
         _flush_output()
     os._exit(1)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import selectors
 import signal
@@ -17,8 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.clock import monotonic
 from holdfast.errors import ChildrenUnavailable
-from holdfast.worker.event_log import log_event
-from holdfast.worker.failure_log import Repeats
+from holdfast.log import events
+from holdfast.log.failures import Repeats
+from holdfast.log.records import log_event
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL
 from holdfast.worker.processes.child_handle import ChildHandle
@@ -153,7 +153,7 @@ class ChildProcesses:
         self._kill_fork_server(self.fork_server, "its children have not ended in time")
 
     def _kill_fork_server(self, server: ForkServer, reason: str) -> None:
-        log_event(logging.ERROR, "forkserver.killed", pid=server.pid, reason=reason)
+        log_event(events.FORKSERVER_KILLED, pid=server.pid, reason=reason)
         server.kill()
 
     def stop(self) -> None:
@@ -221,7 +221,7 @@ class ChildProcesses:
         if not is_spare and not self._has_started:
             raise children_unavailable(error)
         if self._start_failures.add() is not None:
-            log_event(logging.ERROR, "child.not_started", reason=start_failure(error), children=len(self))
+            log_event(events.CHILD_NOT_STARTED, reason=start_failure(error), children=len(self))
         if is_spare:
             self._needs_spare = True
         else:
@@ -233,7 +233,7 @@ class ChildProcesses:
         """Use the spare fork server instead of one that has exited; remove the children of that one."""
         self._selector.unregister(server)
         server.close()
-        log_event(logging.ERROR, "forkserver.exited", pid=server.pid, children=len(self))
+        log_event(events.FORKSERVER_EXITED, pid=server.pid, children=len(self))
         if server is self._spare:
             self._spare = None
             self.fork_server.request_spare()
@@ -244,7 +244,7 @@ class ChildProcesses:
         while self._handles:
             _, child = self._handles.popitem()
             if not child.connections.process.wait(max(0.0, deadline - monotonic())):
-                log_event(logging.ERROR, "child.not_killed", pid=child.pid)
+                log_event(events.CHILD_NOT_KILLED, pid=child.pid)
             self._remove(child, -signal.SIGKILL)
         self._restarts += [monotonic()] * self._requested
         self._restarts.sort()
@@ -325,7 +325,7 @@ class ChildProcesses:
     def _reject(self, child: ChildHandle, error: ProtocolError) -> None:
         child.stop_reading(error)
         jobs = [run.reservation.job.id for run in child.runs.values() if run.began_at is not None]
-        log_event(logging.WARNING, "child.unreadable", pid=child.pid, reason=str(error), job_ids=jobs)
+        log_event(events.CHILD_UNREADABLE, pid=child.pid, reason=str(error), job_ids=jobs)
         self.kill(child)
 
 

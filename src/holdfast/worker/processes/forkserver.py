@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import socket
 import warnings
@@ -33,7 +32,8 @@ from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
 from holdfast.errors import ChildrenUnavailable
-from holdfast.worker.event_log import log_event
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.worker.processes.forkserver_process import (
     FRAME_BYTES,
     Action,
@@ -206,7 +206,7 @@ class ForkServer:
         """End the fork server; it kills the children that are left. If it does not end in time, it is killed."""
         self._control.close()
         if not self._process.wait(CLOSE_SECONDS):
-            log_event(logging.ERROR, "forkserver.killed", pid=self.pid, reason="it did not end")
+            log_event(events.FORKSERVER_KILLED, pid=self.pid, reason="it did not end")
             self._process.kill()
             self._process.wait(CLOSE_SECONDS)
         self._process.close()

@@ -7,7 +7,6 @@ grace time, its child process is killed and replaced.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from holdfast.clock import boot_time, monotonic, processor_time
+from holdfast.log import events
+from holdfast.log.records import log_event
 from holdfast.wire.job_message import job_message, payload_message
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.event_log import log_event
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import KILLED_FOR_ANOTHER, NOT_STARTED, TYPE_HELD, Crashed, Interrupted, Outcome
 from holdfast.worker.output import Output
@@ -495,7 +495,7 @@ class ChildPool:
     def _begin_again(self, child: ChildHandle, run: Run, now: float) -> None:
         job = run.reservation.job
         fields = {"job_id": job.id, "type": job.type, "attempt": job.attempts, "pid": child.pid}
-        log_event(logging.WARNING, "job.begun_again", **fields, reason=child.shortage)
+        log_event(events.JOB_BEGUN_AGAIN, **fields, reason=child.shortage)
         run.begin_again(now)
         self._pending.appendleft(run)
 
@@ -520,7 +520,7 @@ class ChildPool:
             raise ProtocolError(f"{kind} for run {message.run}, which the child never had")
         if isinstance(message, RunReturned):
             return  # the child found that the run was withdrawn
-        log_event(logging.WARNING, "child.late_message", pid=child.pid, run=message.run, kind=kind)
+        log_event(events.CHILD_LATE_MESSAGE, pid=child.pid, run=message.run, kind=kind)
 
     def _end_runs_of(self, child: ChildHandle, code: int) -> None:
         """End the runs that had begun in a child that has exited. The others go to another child."""
@@ -543,8 +543,7 @@ def _add_report(run: Run, message: RunNote | RunOutput | ProcessesEnded) -> None
             run.set_output(Output(message.output, message.truncated))
         case ProcessesEnded():
             log_event(
-                logging.WARNING,
-                "job.processes_ended",
+                events.JOB_PROCESSES_ENDED,
                 job_id=run.reservation.job.id,
                 type=run.reservation.job.type,
                 processes=message.processes,

@@ -1,4 +1,4 @@
-"""How a worker logs an event: one record of the standard ``logging``, readable with any formatter.
+"""How an event is logged: one record of the standard ``logging``, readable with any formatter.
 
 The record has the attribute ``event`` and one attribute per field, for formatters that write fields. Its message is the
 event followed by the fields, for all other formatters.
@@ -6,14 +6,17 @@ event followed by the fields, for all other formatters.
 
 from __future__ import annotations
 
+import functools
 import logging
 import types
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from holdfast.log.events import WORKER_LOGGER, Event
 from holdfast.model.control_characters import quote
 
-log = logging.getLogger("holdfast.worker")
+_logger = functools.cache(logging.getLogger)
+log = _logger(WORKER_LOGGER)
 
 LONG_FIELDS = frozenset({"frames"})  # attributes of records, and of JSON lines, but not of texts for people
 
@@ -45,23 +48,27 @@ def field_text(value: object) -> str:
     return quote(value if isinstance(value, str) else str(value))
 
 
-def log_event(level: int, event: str, /, **fields: object) -> None:
+def log_event(event: Event, /, **fields: object) -> None:
     """Log one event. Fields that are None are left out."""
-    if log.isEnabledFor(level):
-        _log(level, event, fields, None)
+    logger = _logger(event.logger)
+    if logger.isEnabledFor(event.level):
+        _log(logger, event.level, event.name, fields, None)
 
 
-def log_failure(event: str, error: BaseException, /, **fields: object) -> None:
-    """Log an unexpected exception with its traceback."""
-    if log.isEnabledFor(logging.ERROR):
-        _log(logging.ERROR, event, fields, (type(error), error, error.__traceback__))
+def log_failure(event: Event, error: BaseException, /, **fields: object) -> None:
+    """Log an unexpected exception with its traceback, as an error."""
+    logger = _logger(event.logger)
+    if logger.isEnabledFor(logging.ERROR):
+        _log(logger, logging.ERROR, event.name, fields, (type(error), error, error.__traceback__))
 
 
-def _log(level: int, event: str, fields: Mapping[str, object], error: _ErrorInfo | None) -> None:
+def _log(logger: logging.Logger, level: int, name: str, fields: Mapping[str, object], error: _ErrorInfo | None) -> None:
     """Pass one record to the handlers.
 
     The calling code is not looked up: that would take as long as the rest, and the event is unique.
     """
-    present = {name: value for name, value in fields.items() if value is not None}
-    extra = {"event": event, **present}
-    log.handle(log.makeRecord(log.name, level, "", 0, f"{event} %s", (FieldsText(present),), error, extra=extra))
+    present = {field: value for field, value in fields.items() if value is not None}
+    extra = {"event": name, **present}
+    logger.handle(
+        logger.makeRecord(logger.name, level, "", 0, f"{name} %s", (FieldsText(present),), error, extra=extra)
+    )

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 
 from holdfast.clock import monotonic
-from holdfast.worker.event_log import log_failure
+from holdfast.log.events import Event
+from holdfast.log.records import log_failure
 
 REPEAT_SECONDS = 10.0  # between two records
 
@@ -35,7 +36,7 @@ class Repeats:
 class FailureLog:
     """Logs the first exception with its traceback, and then one every ten seconds, each with the number so far."""
 
-    def __init__(self, event: str, /, now: Callable[[], float] = monotonic, **fields: object) -> None:
+    def __init__(self, event: Event, /, now: Callable[[], float] = monotonic, **fields: object) -> None:
         """``fields`` are those of every record."""
         self._event = event
         self._fields = fields
