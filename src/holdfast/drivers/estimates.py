@@ -1,7 +1,7 @@
 """Counting jobs in bounded time: what is small is counted, what is large is estimated from a sample.
 
 A driver reads three things of a large space: a sample of its rows, its lanes and its leases, each up to a limit. This
-module joins them, in the same way for every driver (see docs/adr/0044-counts-are-estimated.md).
+module joins them, in the same way for every driver (see ADR 0044).
 """
 
 from __future__ import annotations

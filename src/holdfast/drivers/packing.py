@@ -24,7 +24,7 @@ from holdfast.model.registry import Change, Entry
 Row = tuple[Any, ...]
 
 DIGEST_BYTES = 16
-MAX_INLINE_BYTES = 8 << 10  # of a payload in the row of its job; docs/adr/0050-large-payloads.md has the measurements
+MAX_INLINE_BYTES = 8 << 10  # of a payload in the row of its job; ADR 0050 has the measurements
 
 _encode = msgspec.json.Encoder().encode
 _STATES = {state.value: state for state in State}

@@ -1,6 +1,7 @@
 """Retention: how long a space keeps rows. One entry of its registry, so that all workers follow the same one.
 
 Settings are only proposals: the first process with settings of its own stores them, and the entry decides from then on.
+If each worker trimmed by its own settings, a worker without any would remove what another one was told to keep.
 """
 
 from __future__ import annotations

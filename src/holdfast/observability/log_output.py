@@ -2,7 +2,8 @@
 
 Handlers run in child processes that inherit stderr and this handler, so their records look alike. Each record is one
 ``write``: the lines of several processes do not mix. The kernel promises that for lines of up to 4 KiB in a pipe, and
-for lines of any length in a file or a terminal.
+for lines of any length in a file or a terminal. There is no lock between the processes: a child that is stopped while
+it holds the lock would stop the worker, and with it all heartbeats.
 """
 
 from __future__ import annotations

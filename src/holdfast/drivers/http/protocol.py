@@ -1,4 +1,4 @@
-"""What travels between the HTTP engine and a service: a request as it is, its answer, and refusals as data (ADR 0047).
+"""What travels between the HTTP engine and a service: a request as it is, its answer, and refusals as data (ADR 0042).
 
 Both sides encode and decode here. The path has the name of the verb, and the body is the request.
 """

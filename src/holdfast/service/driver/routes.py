@@ -1,4 +1,4 @@
-"""Calls of ``connect("https://...")``: every request of the driver contract, in a binary form (ADR 0047)."""
+"""Calls of ``connect("https://...")``: every request of the driver contract, in a binary form (ADR 0042)."""
 
 from __future__ import annotations
 

@@ -37,8 +37,9 @@ _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeo
 def parse_job_filter(options: Mapping[str, str]) -> JobFilter:
     """Return the filter that the options describe; a job must meet all of them. Raises ``InvalidInput``.
 
-    Filters of Spark (``where``) are not pushed to the store: Spark keeps pushed filters in a reader that all queries of
-    a frame share, so one query would get the filters of another (see ADR 0021).
+    Filters of Spark (``where``) are not pushed to the store (``pushFilters``). Spark 4.1 to 4.3 keep pushed filters in
+    a reader that all queries of a frame share: after ``jobs.where("queue = 'a'").count()``, ``jobs.count()`` counts the
+    queue ``a`` only. Spark also refuses a reader with ``pushFilters``, unless a setting of the session allows it.
     """
     return JobFilter(
         states=_states(options["state"]) if "state" in options else None,

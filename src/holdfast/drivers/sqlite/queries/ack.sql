@@ -1,4 +1,4 @@
--- Acknowledge many plain jobs at once: one batch of tokens in, deletes and inserts by set (ADR 0008).
+-- Acknowledge many plain jobs at once: one batch of tokens in, deletes and inserts by set (ADR 0007).
 
 -- name: any_special_domain
 -- Whether the first job of a domain of an acked job may have to wait: the domain is halted, waits for an offset, does not

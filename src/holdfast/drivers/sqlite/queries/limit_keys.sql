@@ -1,4 +1,4 @@
--- Limits by key: jobs that are set aside, and when they wake (ADR 0039).
+-- Limits by key: jobs that are set aside, and when they wake (ADR 0035).
 
 -- name: clear_keyed
 -- Let reserve no longer look at the keys of a queue that has none left. Index: the primary keys.

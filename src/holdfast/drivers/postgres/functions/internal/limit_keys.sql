@@ -1,4 +1,4 @@
--- Limits by key: allowances, holds, and jobs that are set aside (ADR 0039).
+-- Limits by key: allowances, holds, and jobs that are set aside (ADR 0035).
 
 -- name: hold_keys
 -- Hold keys: none of their jobs is reserved before these instants. The next reserve enters the holds in limit_keys.
