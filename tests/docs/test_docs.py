@@ -171,7 +171,7 @@ def test_the_page_defines_names_and_texts():
     assert f"1 to {bounds.MAX_NAME_CHARACTERS} of the characters" in page
 
 
-# docs/guides/worker.md --------------------------------------------------------------------------------------
+# docs/reference/worker.md -----------------------------------------------------------------------------------
 
 COMPUTED_DEFAULTS = {
     "queues": "those of the app's handlers; without an app, `default`",
@@ -191,12 +191,12 @@ def option_default(field: Field[object]) -> str:
 
 
 def test_the_table_of_worker_options_matches_the_code():
-    table_rows = [(row[0].strip("`"), row[1]) for row in table("guides/worker.md", "option")]
+    table_rows = [(row[0].strip("`"), row[1]) for row in table("reference/worker.md", "option")]
     assert table_rows == [(field.name, option_default(field)) for field in fields(WorkerOptions)]
 
 
 def test_the_table_of_limits_matches_the_code():
-    names = [row[0].strip("`") for row in table("guides/worker.md", "limit")]
+    names = [row[0].strip("`") for row in table("reference/worker.md", "limit")]
     assert names == [field.name for field in fields(Limits)]
     assert Limits() == Limits(**dict.fromkeys(names))
 
@@ -214,14 +214,16 @@ def test_the_page_has_the_numbers_of_the_worker():
     assert f"tries again every {heartbeat.RETRY_SECONDS} s" in page
 
 
-# docs/guides/spark.md ---------------------------------------------------------------------------------------
+# docs/reference/spark.md ------------------------------------------------------------------------------------
 
 
 def test_the_tables_of_spark_options_match_the_code():
     from holdfast.spark.datasource import options
 
-    assert [row[0].strip("`") for row in table("guides/spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
-    assert [row[0].strip("`") for row in table("guides/spark.md", "option of a source")] == [
+    assert [row[0].strip("`") for row in table("reference/spark.md", "option of the sink")] == list(
+        options.SINK_OPTIONS
+    )
+    assert [row[0].strip("`") for row in table("reference/spark.md", "option of a source")] == [
         name for name in dict.fromkeys((*options.SOURCE_OPTIONS["jobs"], *options.STREAM_OPTIONS)) if name != "path"
     ]
 
@@ -229,7 +231,7 @@ def test_the_tables_of_spark_options_match_the_code():
 def test_the_table_of_arguments_of_run_matches_the_code():
     from holdfast.spark import run
 
-    names = [row[0].strip("`") for row in table("guides/spark.md", "argument of `run`")]
+    names = [row[0].strip("`") for row in table("reference/spark.md", "argument of `run`")]
     assert names == list(inspect.signature(run).parameters)
 
 
