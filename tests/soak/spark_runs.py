@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ WARM_UP_ROUNDS = 10  # after these, the processes have grown to their usual size
 AVERAGED_ROUNDS = 5
 MAX_GROWTH = 1.25  # of the memory of this process, and of the processor time of the JVM for a round
 MAX_HELD_RESULTS = 4  # Spark itself refers to the plans of the last queries
+CLEANING_SECONDS = 30.0
 MAX_CODE_SHARE = 0.75  # of the code cache: a JVM with a full one interprets
 
 
@@ -34,14 +36,14 @@ def run_spark_runs(folder: Path, *, count: int) -> str:
             used, reserved = code_cache_bytes(spark)
             most_code = max(most_code, used / reserved)
             sizes.append(resident_bytes(os.getpid()))
-        memory, time, held = _growth(sizes), _growth(seconds), _held_results(spark)
+        memory, slowdown, held = _growth(sizes), _growth(seconds), _held_results(spark)
         assert held <= MAX_HELD_RESULTS, held
         assert most_code <= MAX_CODE_SHARE, most_code
         assert memory <= MAX_GROWTH, sizes
-        assert time <= MAX_GROWTH, seconds
+        assert slowdown <= MAX_GROWTH, seconds
         return (
             f"{count} runs of {ROWS:,} rows, syncs and audits in one session: {held} results held at the end, memory "
-            f"{memory:.2f} and processor time {time:.2f} of the start, at most {most_code:.0%} of the code cache used"
+            f"{memory:.2f} and time {slowdown:.2f} of the start, at most {most_code:.0%} of the code cache used"
         )
     finally:
         spark.stop()
@@ -76,6 +78,12 @@ def _growth(values: list[float]) -> float:
 
 
 def _held_results(spark: SparkSession) -> int:
-    gc.collect()
-    spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
-    return len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
+    """Return how many results Spark holds once it has removed those that nobody refers to, in a thread of its own."""
+    deadline = time.monotonic() + CLEANING_SECONDS
+    while True:
+        gc.collect()
+        spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+        held = len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
+        if held <= MAX_HELD_RESULTS or time.monotonic() > deadline:
+            return held
+        time.sleep(0.5)
