@@ -44,26 +44,23 @@ def healthy(app):
 
 def report_pipe(worker_pid):
     """Return the descriptor of the pipe from this process to the worker: the one that the worker reads."""
-    read_by_worker = {
-        path.readlink() for path in Path(f"/proc/{worker_pid}/fd").iterdir() if is_open_pipe(path, os.O_RDONLY)
-    }
+    read_by_worker = {pipe_of(path, os.O_RDONLY) for path in Path(f"/proc/{worker_pid}/fd").iterdir()} - {None}
     [found] = {
-        int(path.name)
-        for path in Path("/proc/self/fd").iterdir()
-        if is_open_pipe(path, os.O_WRONLY) and path.readlink() in read_by_worker
+        int(path.name) for path in Path("/proc/self/fd").iterdir() if pipe_of(path, os.O_WRONLY) in read_by_worker
     }
     return found
 
 
-def is_open_pipe(path, mode):
+def pipe_of(path, mode):
+    """Return which pipe an open descriptor is; None if it is none, or is open in another mode."""
     try:
         if not stat.S_ISFIFO(path.stat().st_mode):
-            return False
-        info = (path.parent.parent / "fdinfo" / path.name).read_text()
+            return None
+        info, pipe = (path.parent.parent / "fdinfo" / path.name).read_text(), path.readlink()
     except FileNotFoundError:  # closed meanwhile: the descriptor that lists the folder, for example
-        return False
+        return None
     flags = int(next(line.split()[1] for line in info.splitlines() if line.startswith("flags:")), 8)
-    return flags & os.O_ACCMODE == mode
+    return pipe if flags & os.O_ACCMODE == mode else None
 
 
 # Texts ------------------------------------------------------------------------------------------------------
