@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,8 +17,7 @@ ROWS = 1000
 WARM_UP_ROUNDS = 10  # after these, the processes have grown to their usual size
 AVERAGED_ROUNDS = 5
 MAX_GROWTH = 1.25  # of the memory of this process, and of the processor time of the JVM for a round
-MAX_HELD_RESULTS = 4  # Spark itself refers to the plans of the last queries
-CLEANING_SECONDS = 30.0
+MAX_HELD_RESULTS = 12  # Spark itself refers to the results of about the last minute, of every second round
 MAX_CODE_SHARE = 0.75  # of the code cache: a JVM with a full one interprets
 
 
@@ -78,12 +76,6 @@ def _growth(values: list[float]) -> float:
 
 
 def _held_results(spark: SparkSession) -> int:
-    """Return how many results Spark holds once it has removed those that nobody refers to, in a thread of its own."""
-    deadline = time.monotonic() + CLEANING_SECONDS
-    while True:
-        gc.collect()
-        spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
-        held = len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
-        if held <= MAX_HELD_RESULTS or time.monotonic() > deadline:
-            return held
-        time.sleep(0.5)
+    gc.collect()
+    spark._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+    return len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
