@@ -159,10 +159,11 @@ def trim(space: Space, keep: Retention, cursors: Collection[str | None], *, limi
     for job_id in jobs:
         space.remove(space.rows[job_id])
     ledger = space.ledger.trim(now - keep.ledger_for, min(limit, len(space.ledger.rows) - len(unread)))
-    # A job that is open needs its key, and so does one that may be requeued: a done job never is.
-    needed = {row.job.id for row in space.rows.values() if row.job.state is not State.DONE}
-    keys = [place for place, key in space.keys.items() if is_expired(key.until, now) and key.job_id not in needed]
-    keys = keys[:limit]
+    keys = [  # a job that is open needs its key, and so does one that may be requeued: a done job never is
+        place
+        for place, key in space.keys.items()
+        if is_expired(key.until, now) and ((row := space.rows.get(key.job_id)) is None or row.job.state is State.DONE)
+    ][:limit]
     for place in keys:
         del space.keys[place]
     registry = space.registry.trim(now, limit)

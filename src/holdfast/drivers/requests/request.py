@@ -46,12 +46,8 @@ class Request(msgspec.Struct, Generic[A_co], frozen=True, kw_only=True, forbid_u
 
     def named_queues(self) -> Collection[str]:
         """Return the queues that the request names: a service looks whether its caller may."""
-        return [
-            name
-            for field in ("queue", "queues")
-            if (named := getattr(self, field, None)) is not None
-            for name in ([named] if isinstance(named, str) else named)
-        ]
+        queue, queues = getattr(self, "queue", None), getattr(self, "queues", None)
+        return [*(queues or ()), *([] if queue is None else [queue])]
 
 
 class OfJobs(Request[A_co], Generic[A_co], frozen=True, kw_only=True):

@@ -20,7 +20,9 @@ class NamedLease(NamedTuple):
 
     lease: Lease
     lease_for: int  # for which the worker has claimed it
-    job: JobRecord | None = None  # without payload, if this process has handed the lease out to the caller
+    job: JobRecord | None = (
+        None  # if this process has handed the lease out to the caller: without payload, with its retry policy
+    )
 
     @property
     def is_known(self) -> bool:
@@ -37,11 +39,9 @@ class HandedOutLeases:
     def remember(self, reservations: Mapping[str, Reservation], lease_for: int, subject: str) -> None:
         """Remember who has got these leases, by the tokens of the answer."""
         for token, one in reservations.items():
-            policy = {name: one.job.meta[name] for name in (META_RETRY,) if name in one.job.meta}
-            self._leases[token] = (
-                NamedLease(one.lease, lease_for, replace(one.job, payload=b"", meta=policy)),
-                subject,
-            )
+            policy = {name: value for name, value in one.job.meta.items() if name == META_RETRY}
+            job = replace(one.job, payload=b"", meta=policy)
+            self._leases[token] = (NamedLease(one.lease, lease_for, job), subject)
         while len(self._leases) > MAX_LEASES:
             self._leases.popitem(last=False)
 
