@@ -203,7 +203,8 @@ def test_concurrent_attempts_end_their_own_processes_and_not_those_of_others(app
         while not (pids.parent / "stays").exists():
             time.sleep(0.02)
         pid = call_next()
-        (pids.parent / "left").write_text(str(pid))
+        (pids.parent / "left.new").write_text(str(pid))
+        (pids.parent / "left.new").rename(pids.parent / "left")  # whole, as soon as it is there
         return pid
 
     answer = stays.enqueue()
